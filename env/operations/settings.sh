@@ -3,7 +3,7 @@
 # shellcheck shell=sh
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH} # a prolog has none
-export PATH
+export PATH XPULAB_NODE
 XPULAB_HOME=${XPULAB_HOME:-$(dirname "$(dirname "$here")")} # the clone; $here is this folder
 XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 [ ! -r "${XPULAB_SETTINGS:=/etc/xpulab.conf}" ] || . "$XPULAB_SETTINGS"

@@ -1,19 +1,28 @@
-"""The gate answers from the last whole run: green, red with the command that repeats it, or unknown."""
+"""The gate answers from the runs and soaks of this machine: green, red with the command that repeats it, or unknown."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import re
+import shutil
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
 from tests.fleet.compare.made_up import check, notebook, row
-from xpulab import cli
+from xpulab import cli, files
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
-from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate, verdict_in
+from xpulab.fleet.gate import gate, verdict_in
+from xpulab.records.origin import node_name
 
-NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone.utc)
+NOW = datetime.now(timezone.utc)
+GREEN, RED, UNKNOWN = 0, 1, 2
 
 
 @pytest.fixture
@@ -25,7 +34,8 @@ def put(tmp_path):
         folder.mkdir()
         date = (NOW - timedelta(hours=hours)).isoformat()
         result = {"outcome": outcome, "green": green, "date": date, "level": "smoke", "device": "sim", "cards": 1}
-        (folder / "result.json").write_text(json.dumps({**result, "notebooks": notebooks, **more}))
+        here = {"node": node_name(), "boot": boot_id()}
+        (folder / "result.json").write_text(json.dumps({**result, **here, "notebooks": notebooks, **more}))
         return tmp_path
 
     return write
@@ -41,9 +51,9 @@ REPEAT = "xpulab run 00_demo --check demo.product --device sim"
 def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(put):
     folder = put(notebook(check(), check("demo.product")), folder="one")
     for given in (folder, folder / "one"):
-        answer = gate(given, 24, NOW)
+        answer = gate(given, 24)
         assert (answer.code, answer.line) == (GREEN, "xpulab: green 1.0 h ago, 2 checks at level smoke on sim")
-    answer = gate(folder, 0.9, NOW)
+    answer = gate(folder, 0.9)
     assert answer.code == UNKNOWN and "too old" in answer.line
 
 
@@ -62,57 +72,258 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
     ids=["young", "old", "cards and seed", "table", "never ran", "no red check", "nothing", "interrupted"],
 )
 def test_a_red_run_names_what_is_red_and_the_command_that_repeats_it(put, notebooks, changed, said):
-    answer = gate(put(*notebooks, **{"green": False, "outcome": "failed", **changed}), 24, NOW)
+    answer = gate(put(*notebooks, **{"green": False, "outcome": "failed", **changed}), 24)
     assert answer.code == RED and said in answer.line
     assert answer.reason.startswith("[node_problem] xpulab ") and said in answer.reason
 
 
-def test_the_newest_run_counts_and_a_partial_one_and_one_under_way_do_not(put):
-    put(notebook(check()), hours=5)
-    put(RED_NOTEBOOK, hours=3, green=False, outcome="failed")
-    folder = put(notebook(check(), outcome="partial"), hours=1, outcome="partial")
-    assert gate(folder, 24, NOW).code == RED
-    put(notebook(check()), hours=2)
-    put(notebook(check(), outcome="running"), notebook(outcome="waiting"), hours=0, green=False, outcome="running")
-    assert gate(folder, 24, NOW).code == GREEN
-
-
 def test_a_folder_without_a_whole_run_is_an_error_that_says_what_makes_one(put, tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        gate(tmp_path / "nowhere", 24, NOW)
+    with pytest.raises(InputError, match="nowhere: cannot be read: No such file"):
+        gate(tmp_path / "nowhere", 24)
     with pytest.raises(InputError, match=r"holds no result\.json of a whole run"):
-        gate(tmp_path, 24, NOW)
+        gate(tmp_path, 24)
     with pytest.raises(InputError, match=r"holds no result\.json of a whole run"):
-        gate(put(notebook(check(), outcome="partial"), outcome="partial"), 24, NOW)
-
-
-NO_NOTEBOOKS = {"date": NOW.isoformat(), "green": True, "outcome": "passed", "level": "quick", "device": "cpu", "cards": 1}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"date": "yesterday"}', *(json.dumps({**NO_NOTEBOOKS, "notebooks": each}) for each in (3, [{}]))]
-)
-def test_a_damaged_result_is_named(tmp_path, text):
-    (tmp_path / "result.json").write_text(text)
-    with pytest.raises(InputError, match=r"result\.json: not what `xpulab run` writes"):
-        gate(tmp_path, 24, NOW)
-
-
-def test_a_date_in_the_future_is_no_verdict(put):
-    ahead = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) - 1
-    with pytest.raises(InputError, match="in the future"):
-        gate(put(notebook(check()), hours=ahead), 24, NOW)
+        gate(put(notebook(check(), outcome="partial"), outcome="partial"), 24)
 
 
 def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_measured(put):
     long = check("demo.text", "failed", measured="a\nb\x1b[31m" + "x" * 500, expected="y" * 500)
-    reason = gate(put(notebook(long, outcome="failed"), green=False, outcome="failed"), 24, NOW).reason
+    reason = gate(put(notebook(long, outcome="failed"), green=False, outcome="failed"), 24).reason
     assert reason.isprintable() and len(reason) < 400 and reason.endswith("--level smoke")
 
 
-def test_a_run_that_was_interrupted_before_anything_failed_is_no_verdict(put):
-    answer = gate(put(notebook(check(), name="01_demo"), INTERRUPTED, green=False, outcome="failed"), 24, NOW)
-    assert answer.code == UNKNOWN and "interrupted 1.0 h ago" in answer.line
+# ------------------------------------------------------------------------------- which runs count, of several in one folder
+
+REQUIRED = "device=xpu,cards=8,level=quick,notebooks=all"
+CARDS = [{"serial": f"S{number}"} for number in range(8)]
+WHOLE = {"device": "xpu", "cards": 8, "level": "quick", "is_whole": True, "card_facts": CARDS}
+TWO = [notebook(check()), notebook(check("other.sum"), name="01_other")]
+REPEATED = "demo.product measured 2.5, expected < 1; rerun: xpulab run 00_demo --check demo.product --device xpu --cards 8"
+
+
+@pytest.fixture
+def whole(put):
+    """whole(state, hours, ...): a run of all notebooks on eight cards, but for what is given; returns put's folder."""
+
+    def write(state="green", hours=1.0, *notebooks, **changed):
+        if state == "red":
+            notebooks, changed = [RED_NOTEBOOK, *TWO[1:]], {"green": False, "outcome": "failed", **changed}
+        return put(*(notebooks or TWO), hours=hours, **{**WHOLE, **changed})
+
+    return write
+
+
+@pytest.fixture
+def soaked(tmp_path):
+    """soaked(hours, ...): a soak.json in a folder of its own; returns the folder of all runs."""
+
+    def write(hours=1.0, **changed):
+        folder = tmp_path / f"soak{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        soak = {"schema": 3, "date": (NOW - timedelta(hours=hours)).isoformat(), "node": node_name(), "boot": boot_id(),
+                "outcome": "passed", "device": "xpu", "level": "quick", "cards": 8, "checks": ["demo.product", "demo.sum"],
+                "notebooks": ["00_demo"], "rounds": 9, "first_bad_round": None, "problems": []}  # fmt: skip
+        (folder / "soak.json").write_text(json.dumps({**soak, **changed}))
+        return tmp_path
+
+    return write
+
+
+BAD_ROUND = {"round": 7, "seed": 2, "notebook": "00_demo", "check": "demo.sum", "reason": "its values differ"}
+RED_SOAK = {"outcome": "failed", "first_bad_round": 7, "problems": [BAD_ROUND]}
+
+LESS = {
+    "another device": {"device": "cpu"},
+    "fewer cards": {"cards": 4},
+    "a lower level": {"level": "smoke"},
+    "one notebook": {"is_whole": False, "notebooks": TWO[:1]},
+    "notebooks by name": {"is_whole": False},
+    "some checks": {"outcome": "partial"},
+    "another host": {"node": "node17"},
+    "another boot": {"boot": "f00"},
+    "an older version": {"boot": None},
+    "a rehearsal": {"judges": "rehearsal"},
+    "a release": {"judges": "release"},
+    "interrupted": {"green": False, "outcome": "failed", "notebooks": [*TWO, INTERRUPTED]},
+    "not ended": {"outcome": "running"},
+    "no verdict": {"outcome": "unknown", "green": False, "reason": "No space left on device"},
+    "nothing compared": {"notebooks": [notebook()]},
+}
+OTHER = {"another seed": {"seed": 3}, "without a card": {"card_facts": CARDS[1:]}}
+"""Runs that are green, and no repetition of a red one."""
+
+
+def damage(folder, how):
+    """What a run leaves that no gate can read."""
+    run = folder / f"damaged{len(list(folder.iterdir()))}"
+    run.mkdir()
+    ahead = json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "boot": boot_id(), "date": how})
+    writes = {"a pipe": os.mkfifo, "a folder": os.mkdir, "a link": lambda path: os.symlink("nowhere", path)}
+    writes.get(how, lambda path: path.write_text(ahead if how[:1] in "123" else how))(run / "result.json")
+
+
+NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "date": None})
+JUDGES_NOTHING = json.dumps({**json.loads(NULL), "date": "2026-11-22T12:00:00+00:00", "judges": "nothing"})
+UNREADABLE = [
+    JUDGES_NOTHING,
+    "",
+    "[]",
+    "{}",
+    '{"date": 3',
+    NULL,
+    NAIVE,
+    "3000-01-01T00:00:00+00:00",
+    "a pipe",
+    "a folder",
+    "a link",
+]
+
+
+@pytest.mark.parametrize("less", [*LESS, *OTHER])
+def test_a_run_that_is_less_neither_clears_a_red_one_nor_hides_it(whole, less):
+    whole("red", 3)
+    folder = whole("green", 1, **{**LESS, **OTHER}[less])
+    for require in ("", REQUIRED):
+        code, printed = answered("gate", folder, "--reason", "--require", require)
+        assert (code, REPEATED in printed) == (RED, True)
+
+
+@pytest.mark.parametrize("less", [each for each in LESS if each not in ("interrupted", "not ended", "no verdict")])
+def test_a_red_run_counts_unless_it_says_nothing_of_this_machine(whole, less):
+    whole("green", 3)
+    says_nothing = less in ("some checks", "another host", "a rehearsal", "a release")
+    assert answered("gate", whole("red", 1, **LESS[less]), "--require", REQUIRED)[0] == (GREEN if says_nothing else RED)
+
+
+@pytest.mark.parametrize("less", LESS)
+def test_a_run_that_is_less_than_required_is_no_green_one(whole, less):
+    code, printed = answered("gate", whole("green", 1, **LESS[less]), "--reason", "--require", REQUIRED)
+    assert (code, printed.startswith("xpulab: unknown, ")) == (UNKNOWN, True)
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_what_cannot_be_read_neither_clears_a_red_run_nor_counts_as_green_and_is_named(whole, tmp_path, how):
+    damage(tmp_path, how)
+    code, printed = answered("gate", tmp_path)
+    assert (code, "damaged0/result.json" in printed and "remove it" in printed) == (UNKNOWN, True)
+    whole("green", 1)
+    assert answered("gate", tmp_path)[0] == UNKNOWN
+    whole("red", 3, boot="f00", seed=1)
+    assert answered("gate", tmp_path)[0] == RED
+
+
+def test_what_cannot_be_read_and_is_older_than_the_last_green_run_is_a_warning(whole, tmp_path):
+    damage(tmp_path, "[]")
+    os.utime(tmp_path / "damaged0/result.json", (0, 0))
+    code, printed = answered("gate", whole("green", 1))
+    assert code == GREEN and printed.startswith("xpulab: warning, green 1.0 h ago") and "damaged0/result.json" in printed
+
+
+def test_no_number_of_lesser_runs_makes_a_red_machine_green(whole, soaked, tmp_path):
+    chance = random.Random(48)
+    for _ in range(20):
+        for path in tmp_path.iterdir():
+            shutil.rmtree(path)
+        whole("red", 50)
+        for hours in chance.sample(range(1, 49), 8):
+            kind = chance.choice([*LESS, "a soak", "damaged"])
+            if kind == "damaged":
+                damage(tmp_path, chance.choice(UNREADABLE))
+            elif kind == "a soak":
+                soaked(hours)
+            else:
+                whole("green", hours, **{**LESS[chance.choice([*LESS])], **LESS[kind]})
+            assert gate(tmp_path, 24, chance.choice(["", REQUIRED])).state == "red", sorted(tmp_path.glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("runs", "code", "said"),
+    [
+        ([("green", 1, "")], GREEN, "xpulab: green 1.0 h ago, 2 checks at level quick on xpu"),
+        ([("green", 1, "before")], UNKNOWN, "not of this boot of the machine; run it again"),
+        ([("red", 1, "before")], RED, REPEATED),
+        ([("red", 3, "before"), ("green", 2, "")], GREEN, "green 2.0 h ago"),
+        ([("red", 3, "before"), ("green", 2, "before")], UNKNOWN, "not of this boot"),
+        ([("red", 3, ""), ("green", 2, "before")], RED, REPEATED),
+        ([("red", 3, ""), ("green", 2, "")], GREEN, "green 2.0 h ago"),
+        ([("green", 3, ""), ("red", 2, "")], RED, REPEATED),
+        ([("red", 30, ""), ("green", 29, "")], UNKNOWN, "too old"),
+        ([("red", 2, ""), ("green", 2, "")], RED, REPEATED),
+    ],
+)
+def test_red_stays_until_a_later_green_run_and_a_green_one_counts_in_its_boot(whole, runs, code, said):
+    for state, hours, boot in runs:
+        folder = whole(state, hours, boot=boot or boot_id())
+    found, printed = answered("gate", folder, "--require", REQUIRED)
+    assert (found, said in printed) == (code, True), printed
+
+
+def test_a_stronger_run_clears_a_red_one_and_a_replaced_card_may_be_another_one_after_a_boot(whole):
+    whole("red", 5, level="smoke", is_whole=False, cards=2, boot="before", card_facts=[{"serial": "worn"}])
+    assert answered("gate", whole("green", 1, level="standard"), "--require", REQUIRED)[0] == GREEN
+
+
+def test_the_name_of_a_node_has_a_domain_or_none(whole, monkeypatch):
+    monkeypatch.setenv("XPULAB_NODE", "Node7")
+    for name in ("node70", "10.0.0.7", "node.example.com"):
+        assert answered("gate", whole("green", 2, node=name))[0] == UNKNOWN, name
+    for name in ("node7.example.com", "NODE7"):
+        assert answered("gate", whole("green", 1, node=name))[0] == GREEN, name
+        monkeypatch.setenv("XPULAB_NODE", "Node7.example.com")
+
+
+def test_an_accelerator_that_was_lost_is_found_by_a_run_that_expects_it(whole):
+    lost = {"problem": "7 cards", "expected": 8, "device": "cpu"}
+    nothing = [notebook(NEVER_RAN, outcome="missing", reason="not run")]
+    whole("green", 5, *nothing, green=False, outcome="failed", device="cpu", cards=1, lost=lost, card_facts=[])
+    assert answered("gate", whole("green", 3, device="cpu", cards=1))[0] == RED
+    assert answered("gate", whole("green", 2, cards=1))[0] == RED
+    assert answered("gate", whole("green", 1, cards=1, expected=8))[0] == GREEN
+
+
+def test_a_red_soak_counts_until_one_that_is_green_for_as_many_rounds_and_a_green_one_replaces_no_run(whole, soaked):
+    again = "rerun: xpulab soak --check demo.sum --device xpu --cards 8"
+    folder = soaked(6)
+    assert "holds no result.json of a whole run" in answered("gate", folder, "--reason")[1]
+    whole("green", 5)
+    code, printed = answered("gate", soaked(4, **RED_SOAK), "--reason")
+    assert code == RED and "demo.sum in round 7 of a soak (seed 2): its values differ" in printed
+    assert printed.endswith(f"{again}\n")
+    whole("green", 3.5)
+    for less in ({"rounds": 6}, {"checks": ["demo.product"]}, {"cards": 1}, {"outcome": "nothing compared"}, {"node": "n17"}):
+        assert answered("gate", soaked(3, **less))[0] == RED, less
+    assert answered("gate", soaked(2))[0] == GREEN
+    whole("red", 1)
+    assert answered("gate", soaked(0.5))[0] == RED
+
+
+def test_a_result_beside_the_folders_of_runs_hides_none_of_them(whole, tmp_path):
+    whole("red", 3, folder="first")
+    os.rename(whole("green", 1, cards=1, folder="second") / "second/result.json", tmp_path / "result.json")
+    assert answered("gate", tmp_path)[0] == RED
+
+
+@pytest.mark.parametrize(
+    ("require", "key"),
+    [("device=tpu", "device=tpu"), ("cards=0", "cards=0"), ("cards=8,cards=8", "'cards=8'"), ("level=fast", "level=fast"),
+     ("notebooks=3", "notebooks=3"), ("card=8", "card=8"), ("device=xpu,", "''"), ("xpu", "'xpu'"), ("cards=٨", "cards=٨")],
+)  # fmt: skip
+def test_what_cannot_be_required_is_an_error_that_names_the_key(whole, monkeypatch, require, key):
+    folder = str(whole())
+    with pytest.raises(InputError, match=re.escape(key)):
+        gate(Path(folder), 24, require)
+    monkeypatch.setenv("XPULAB_REQUIRE", require)
+    assert [answered("gate", folder, *form)[0] for form in ((), ("--reason",), ("--json",))] == [UNKNOWN] * 3
+
+
+def test_what_a_site_requires_is_read_from_its_variable(whole, monkeypatch):
+    folder = whole(cards=4)
+    assert answered("gate", folder)[0] == GREEN
+    monkeypatch.setenv("XPULAB_REQUIRE", "cards=8")
+    assert answered("gate", folder) == (UNKNOWN, answered("gate", folder, "--require", "cards=8")[1])
+    assert "cards=4, not 8" in answered("gate", folder)[1]
+    monkeypatch.setenv("XPULAB_REQUIRE", "device=auto,cards=4")
+    assert answered("gate", folder)[0] == GREEN
 
 
 # --------------------------------------------------------------------------------------------------- the commands, bundles
@@ -129,7 +340,24 @@ def test_the_reason_names_the_first_red_check_and_without_a_verdict_says_why_on_
     start = "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
     assert code == RED and printed.startswith(start)
     code, printed = answered("gate", tmp_path / "nowhere", "--reason")
-    assert code == UNKNOWN and printed.startswith("xpulab: unknown, ") and "no such folder" in printed
+    assert code == UNKNOWN and printed.startswith("xpulab: unknown, ") and "nowhere: cannot be read" in printed
+
+
+def test_the_answer_as_json_fits_its_schema_also_for_a_folder_that_cannot_be_read(whole, tmp_path):
+    schema = json.loads(files.data("schema", "gate.schema.json").read_text())
+    folder = whole("red", 3)
+    whole("green", 2, cards=1)
+    nowhere = [(folder / name, "unknown", UNKNOWN) for name in ("nowhere", "run0/result.json")]
+    for given, state, code in [(folder, "red", RED), *nowhere]:
+        found, printed = answered("gate", given, "--json")
+        answer = json.loads(printed)
+        jsonschema.validate(answer, schema)
+        assert (found, answer["state"], answer["reason"]) == (code, state, answered("gate", given, "--reason")[1].strip())
+        if code == RED:
+            assert answer["file"].endswith("run0/result.json")
+            assert answer["ignored"] == [f"{folder}/run1/result.json: green, but cards=1, not 8"]
+        else:
+            assert str(given) in answer["line"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pytest
 
 from tests.conftest import make, save, section
 from xpulab import files
+from xpulab.doctor.system import boot_id
 from xpulab.harness import run_folder
 
 pytestmark = pytest.mark.integration
@@ -174,9 +175,12 @@ def test_a_changed_notebook_is_an_error(killed):
 def test_interrupted_again_it_goes_on_to_its_end_which_is_not_resumed(killed):
     (killed.folder / "ran").write_text("")
     killed.kill_in_the_middle("--resume", number=signal.SIGINT)
-    assert (killed.ran, killed.result["outcome"]) == ("dfm", "failed")
+    assert (killed.ran, killed.result["outcome"], killed.result["boot"]) == ("dfm", "failed", boot_id())
+    asked = json.loads((killed.folder / "out/run.json").read_text())
+    (killed.folder / "out/run.json").write_text(json.dumps({**asked, "boot": "the one before"}))
     code, printed = killed.run("--resume", "--time-limit", "20")
     assert (code, killed.ran, killed.result["outcome"]) == (0, "dfm" + "dfme", "passed"), printed
+    assert killed.result["boot"] is None
     assert list(checks_of(killed.result).values()) == ["passed"] * 4
     assert list(killed.temporary.iterdir()) == []
     code, printed = killed.run("--resume")

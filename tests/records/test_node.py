@@ -12,6 +12,7 @@ from xpulab.records.origin import node_name
 @pytest.mark.parametrize(
     ("environ", "name"),
     [
+        ({"XPULAB_NODE": "rack3-7", "SLURMD_NODENAME": "node17"}, "rack3-7"),
         ({"SLURMD_NODENAME": "node17", "NODE_NAME": "pod-host"}, "node17"),
         ({"SLURMD_NODENAME": "", "NODE_NAME": "worker-3"}, "worker-3"),
         ({}, platform.node()),

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.conftest import make, save, section
+from xpulab.fleet.gate import gate
 from xpulab.harness import fork_server
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import read_plan
@@ -72,6 +73,8 @@ def test_the_first_round_that_is_wrong_is_named_and_kept(tmp_path, value, bad, s
     assert (code, summary["first_bad_round"]) == (1, bad)
     assert summary["problems"][0]["check"] == "demo.value" and said in summary["problems"][0]["reason"]
     assert (tmp_path / "out/rounds" / f"{bad:04d}" / "index.html").exists()
+    answer = gate(tmp_path / "out", 24)
+    assert answer.state == "red" and f"demo.value in round {bad} of a soak" in answer.reason and said in answer.reason
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""`xpulab gate`: the last verdict in one line, for a scheduler."""
+"""`xpulab gate`: may this machine take work, in one line, for a scheduler."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,23 +18,32 @@ def gate(
         "out"
     ),
     max_age: Annotated[float, typer.Option(min=0, help="Hours after which a green verdict counts as none.")] = 24.0,
+    require: Annotated[
+        str,
+        typer.Option(
+            envvar="XPULAB_REQUIRE",
+            help="What a green run must have at least, each key optional: device=xpu,cards=8,level=quick,notebooks=all.",
+        ),
+    ] = "",
     reason: Annotated[
         bool,
         typer.Option("--reason", help="When it is red, print the text of a drain reason instead: [node_problem] xpulab ..."),
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer for programs.")] = False,
 ) -> None:
-    """Say in one line what the last whole run found. Exit code 0: green, 1: red, 2: no verdict, or a green one that is too old.
+    """Say in one line what runs and soaks found on this machine. Exit code 0: green or warning, 1: red, 2: unknown.
 
-    It only reads result.json, for a scheduler's prolog or health check: a job measures, with xpulab run.
+    Red stays until a later green run has as much. It only reads, for a scheduler's prolog or health check: a job measures, with
+    xpulab run.
     """
-    from xpulab.fleet.gate import UNKNOWN, Answer
-    from xpulab.fleet.gate import gate as last_verdict
+    from xpulab.fleet.gate import Answer
+    from xpulab.fleet.gate import gate as ask
 
     try:
-        answer = last_verdict(folder, max_age)
+        answer = ask(folder, max_age, require)
     except InputError as error:
-        if not reason:
+        if not (reason or as_json):
             raise
-        answer = Answer(UNKNOWN, f"xpulab: unknown, {error}")
-    print(answer.reason if reason else answer.line)
+        answer = Answer("unknown", f"xpulab: unknown, {error}")
+    print(json.dumps(answer.to_json(), indent=2) if as_json else answer.reason if reason else answer.line)
     raise typer.Exit(answer.code)

@@ -77,8 +77,9 @@ def run(
 
     chosen.check_resume(resume, out)
     named, globs = notebooks or [], checks or []
+    is_whole = not (named or globs)
     if show_list:
-        _show_list(make_plans(named, level, globs), is_whole_book=not (named or globs))
+        _show_list(make_plans(named, level, globs), is_whole)
         return
     chosen.rehearse(rehearsed, device)
     chosen.expect(expect, device)
@@ -87,7 +88,7 @@ def run(
         if used == SIMULATED:
             chosen.cards(used, cards, make_plans(named, level, globs))
     except AcceleratorLost as error:
-        _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, chosen.folder(out), resume)
+        _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, is_whole, chosen.folder(out), resume)
         raise typer.Exit(1) from None
     with fork_server.started(used, cold) as server:  # it imports while the notebooks are read
         from xpulab.harness import run as harness
@@ -99,7 +100,7 @@ def run(
         plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
-        options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, rehearsed or "", time_limit)
+        options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, rehearsed or "", time_limit, is_whole)
         at_once = jobs or chosen.jobs(used, len(plans), options.cards)
         if rehearsed:
             chosen.show_machine(rehearsed, server.folder, options.cards)
@@ -125,7 +126,7 @@ def run(
                 )
             )
             console.print(banner, highlight=False, markup=False, soft_wrap=True)
-            _show_left_out(is_whole_book=not (named or globs))
+            _show_left_out(is_whole)
             outcome = harness.run(plans, options, at_once, folder, console, server, goes_on)
     console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
@@ -134,24 +135,26 @@ def run(
     raise typer.Exit(0 if outcome.result.is_green else 1)
 
 
-def _show_list(plans: list[Plan], is_whole_book: bool) -> None:
+def _show_list(plans: list[Plan], is_whole: bool) -> None:
     """Show what would run."""
     from xpulab.harness.plan import format_plan
 
     for plan in plans:
         print(format_plan(plan))
-    _show_left_out(is_whole_book)
+    _show_left_out(is_whole)
 
 
-def _show_left_out(is_whole_book: bool) -> None:
+def _show_left_out(is_whole: bool) -> None:
     """Show a line for each chapter that a run without names leaves out."""
     from xpulab.harness.plan import format_left_out, with_own_environment
 
-    for name in with_own_environment() if is_whole_book else ():
+    for name in with_own_environment() if is_whole else ():
         print(shown(format_left_out(name)))
 
 
-def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, folder: Path, resume: bool) -> None:
+def _refuse(
+    plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, is_whole: bool, folder: Path, resume: bool
+) -> None:
     """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
     from xpulab.harness import run as harness
     from xpulab.harness.execute import RunOptions
@@ -159,6 +162,6 @@ def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, fol
 
     if not (resume and harness.holds_run(folder)):
         harness.prepare(folder)
-    result = harness.refuse(plans, RunOptions(lost.device, plans[0].level, cards, seed), folder, lost)
+    result = harness.refuse(plans, RunOptions(lost.device, plans[0].level, cards, seed, is_whole=is_whole), folder, lost)
     print(shown(N_("report: {folder}", folder=folder / "index.html")))
     print(format_result(result))

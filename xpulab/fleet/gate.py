@@ -1,72 +1,189 @@
-"""The verdict of a finished run: may this machine take work, what is red, and the command that repeats it.
+"""What the runs and soaks in a folder say of this machine: may it take work, what is red, and the command that repeats it.
 
-A scheduler's gate asks for the last run in a folder, in a fraction of a second; a person asks for the run in a bundle. It only
-reads: a job measures, with `xpulab run`.
+A scheduler's gate asks in a fraction of a second; a person asks for the run in a bundle. It only reads: a job measures, with
+`xpulab run`. Red stays until something green that is later and has as much, of the same machine.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xpulab.devices import DEVICES
+from xpulab.doctor.system import boot_id, system_root
 from xpulab.errors import InputError
+from xpulab.records.origin import node_name, seconds_of
+from xpulab.records.record import LEVELS, RED
 
 if TYPE_CHECKING:
     from xpulab.fleet.bundle import Bundle
 
-GREEN, RED, UNKNOWN = 0, 1, 2
-"""Exit codes: the machine is ready; something is wrong with it; nothing is known that is recent enough."""
+CODES = {"green": 0, "warning": 0, "red": 1, "unknown": 2}
+"""By state the exit code. warning: green, beside files that do not count. unknown: no red counts, and no green."""
 
-_RED_CHECKS = ("failed", "broken", "missing")
+_GRAMMAR = {"device": "|".join((*DEVICES, "auto")), "cards": "[1-9][0-9]{0,3}", "level": "|".join(LEVELS), "notebooks": "all"}
 _GREEN_NOTEBOOKS = ("passed", "partial", "skipped")
-_CLOCKS_DIFFER = timedelta(minutes=6)
-_DAMAGED = "not what `xpulab run` writes"
+_CLOCKS_DIFFER = 360.0
+"""Seconds by which a date may be ahead of this machine's clock."""
+_OTHER_BOOT = "not of this boot of the machine"
 _LONGEST_PART = 100
 """Characters of what a check measured, or expected, or of another reason: the line must end with the command."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run says of its machine.
+    """What is said of a machine. state: a key of CODES. line: what was found, for a log.
 
-    code: GREEN, RED or UNKNOWN. line: what was found, for a log.
-    problems: why it is red, in the order of the notebooks, each with what it measured and the command that repeats it.
+    problems: why it is red, each with what was measured and the command that repeats it, those of the last run first.
+    ignored: what does not count, a sentence each that names the file. file: what decided; "" for nothing.
     """
 
-    code: int
+    state: str
     line: str
     problems: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    file: str = ""
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return CODES[self.state]
 
     @property
     def reason(self) -> str:
         """Why a scheduler drains this node: check, measured, expected, and the command to repeat; else the line."""
         return f"[node_problem] xpulab {self.problems[0]}" if self.problems else self.line
 
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; the schema is data/schema/gate.schema.json."""
+        return {"schema": 1, **asdict(self), "reason": self.reason}
 
-def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Answer:
-    """The answer of the last run in this folder, which holds a run's result.json or several runs, a folder each.
 
-    A partial run is no verdict on the machine, nor is one under way, or that was killed: the last whole run counts.
-    max_age_hours: a green verdict that is older counts as none; a red one stays red.
-    Raises InputError when the folder cannot be read or holds no whole run.
+@dataclass(frozen=True)
+class Extent:
+    """How much was judged, or must be; the defaults require nothing.
+
+    device: "" is any. cards: a notebook could use. expected: how many had to be there. level: one of LEVELS. is_whole: all
+    notebooks. covers: the notebooks that ran; of a soak its checks. seed: None is any. rounds: of a soak; 0 for a run.
     """
-    try:
-        paths = [folder / "result.json"] if (folder / "result.json").exists() else sorted(folder.glob("*/result.json"))
-        if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder; name one with --out for `xpulab run`, and give it here")
-        results = {str(path): _result(str(path), path.read_bytes()) for path in paths}
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    whole = {path: result for path, result in results.items() if _is_verdict(result)}
-    if not whole:
-        raise InputError(f"{folder}: holds no result.json of a whole run; `xpulab run --out {folder}/first` makes one")
-    last = max(whole, key=lambda path: datetime.fromisoformat(whole[path]["date"]))
-    return _answer(last, whole[last], f"--out {folder}/NEW", max_age_hours, now or datetime.now(timezone.utc))
+
+    device: str = ""
+    cards: int = 1
+    expected: int = 0
+    level: str = LEVELS[0]
+    is_whole: bool = False
+    covers: frozenset[str] = frozenset()
+    seed: int | None = None
+    rounds: int = 0
+
+    def lacks(self, least: Extent) -> str:
+        """What this has less than the other: "cards=1, not 8"; "" when it has as much or more."""
+        missing = frozenset() if least.is_whole else least.covers - self.covers
+        found = {
+            f"device={self.device}, not {least.device}": least.device not in ("", self.device),
+            f"cards={self.cards}, not {least.cards}": self.cards < least.cards,
+            f"without --expect {least.expected}": max(self.cards, self.expected) < least.expected,
+            f"level={self.level}, not {least.level}": LEVELS.index(self.level) < LEVELS.index(least.level),
+            f"{self.rounds} rounds of a soak, not {least.rounds}": self.rounds < least.rounds,
+            "not notebooks=all": least.is_whole and not self.is_whole,
+            f"without {', '.join(sorted(missing))}": bool(missing),
+            f"seed={self.seed}, not {least.seed}": least.seed not in (None, self.seed),
+        }
+        return next((less for less, is_so in found.items() if is_so), "")
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What one run or soak says. file: its result.json or soak.json. ended: seconds since 1970. state: of CODES.
+
+    found: what is green, or why it is unknown. may_be_red: whether that is so because it cannot be read.
+    judges: "machine", "part" of one, "release" or "rehearsal". node, boot, serials: where it ran, and the cards there.
+    """
+
+    file: str
+    ended: float
+    state: str
+    found: str
+    problems: tuple[str, ...] = ()
+    extent: Extent = Extent()
+    judges: str = "machine"
+    node: str | None = None
+    boot: str | None = None
+    serials: frozenset[str] = frozenset()
+    may_be_red: bool = False
+
+    def spares(self, red: _Verdict, boot: str | None) -> str:
+        """Why a red one stays although this one is green; "" where it does not. boot: the present one."""
+        if self.ended <= red.ended:
+            return "it ran before"
+        if self.boot != boot == red.boot:
+            return _OTHER_BOOT
+        gone = sorted(red.serials - self.serials) if self.boot == red.boot else ()  # a card is replaced between two boots
+        return f"without the card {gone[0]}" if gone else self.extent.lacks(red.extent)
+
+    def sentence(self, now: float) -> str:
+        """What it says, and how old it is."""
+        ago = f"{max(0.0, now - self.ended) / 3600:.1f} h ago"
+        return f"{self.state} {ago}, {self.problems[0] if self.problems else self.found}"
+
+
+def requirement(text: str) -> Extent:
+    """What a green run must have: "device=xpu,cards=8,level=quick,notebooks=all", each key optional.
+
+    Raises InputError, which names the key.
+    """
+    found: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        key, _, value = part.partition("=")
+        if key not in _GRAMMAR or key in found or not re.fullmatch(_GRAMMAR[key], value):
+            keys = ", ".join(f"{name}={allowed}" for name, allowed in _GRAMMAR.items())
+            raise InputError(f"--require {text}: {part!r} is none of {keys}, each at most once")
+        found[key] = value
+    device, cards = found.get("device", "").replace("auto", ""), int(found.get("cards", 1))
+    return Extent(device, cards, level=found.get("level", LEVELS[0]), is_whole="notebooks" in found)
+
+
+def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
+    """What a folder says of this machine: that of a run or soak, or one that holds several of them.
+
+    A green run counts when it has what is required, is of this boot of the machine, and is not older than max_age_hours. A red
+    run or soak counts, whatever it has, until a later green one has as much. A partial run, one of another node and one that
+    was interrupted do not count. What cannot be read may be red: nothing green before it counts.
+    require: as for `requirement`.
+    Raises InputError when the folder cannot be read, or holds no whole run.
+    """
+    required, now, boot = requirement(require), time.time(), boot_id(system_root())
+    verdicts = sorted(_verdicts(folder, now), key=lambda verdict: verdict.ended)
+    greens, unknown = ([each for each in verdicts if each.state == state] for state in ("green", "unknown"))
+    if reds := [red for red in verdicts if red.state == "red" and all(green.spares(red, boot) for green in greens)]:
+        problems = [problem for red in reversed(reds) for problem in red.problems]
+        less = [replace(green, found=f"{green.file}: green, but {green.spares(reds[-1], boot)}") for green in greens]
+        ignored = [each.found for each in unknown + less if each.ended > reds[-1].ended]
+        return _answer("red", reds[-1].sentence(now), ignored, reds[-1], problems)
+    runs = {run: run.extent.lacks(required) or (run.boot != boot and _OTHER_BOOT) for run in greens if not run.extent.rounds}
+    last = next((run for run in reversed(runs) if not runs[run]), None)
+    if last is None:
+        ignored = [each.found for each in unknown]
+        ignored += [f"{run.file}: {run.sentence(now)}, but {less}; run it again" for run, less in runs.items()][-1:]
+        if not ignored:
+            raise InputError(f"{folder}: holds no result.json of a whole run; `xpulab run --out {folder}/first` makes one")
+        return _answer("unknown", f"unknown, {ignored[-1]}", ignored)
+    ignored = [each.found for each in unknown if each.ended > last.ended or each.may_be_red]
+    if late := [each.found for each in unknown if each.may_be_red and each.ended >= last.ended]:
+        return _answer("unknown", f"unknown, {late[-1]}", ignored)
+    if not now - last.ended <= max_age_hours * 3600:  # nan is no age
+        return _answer("unknown", f"unknown, the last verdict is too old: {last.sentence(now)}; run it again", ignored)
+    if ignored:
+        return _answer("warning", f"warning, {last.sentence(now)}; {ignored[-1]}", ignored, last)
+    return _answer("green", last.sentence(now), (), last)
 
 
 def verdict_in(path: Path) -> tuple[Bundle, Answer]:
@@ -80,51 +197,108 @@ def verdict_in(path: Path) -> tuple[Bundle, Answer]:
     made, contents = bundle.read(path)
     if name not in contents:
         raise InputError(f"{path}: holds no result.json, so it has no verdict; ask for a bundle of a run")
-    where = f"{path}: {name}"
-    return made, _answer(where, _result(where, contents[name]), "", math.inf, datetime.now(timezone.utc))
+    verdict = _verdict(f"{path}: {name}", contents[name])
+    return made, _answer(verdict.state, verdict.sentence(time.time()), (), verdict, verdict.problems)
 
 
-def _answer(where: str, result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
-    """The answer of a run. where: the file, for an error. to: where a new run is written, as an option.
+def _answer(state: str, line: str, ignored: Sequence[str], by: _Verdict | None = None, problems: Sequence[str] = ()) -> Answer:
+    """An answer in plain text. by: what decided."""
+    reasons, said = (tuple(map(_plain, texts)) for texts in (problems, ignored))
+    return Answer(state, _plain(f"xpulab: {line}"), reasons, said, by.file if by else "")
 
-    A run that was interrupted before anything failed has no verdict, so a job that its user or the scheduler ended drains no
-    node. Raises InputError when the result is damaged.
+
+def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
+    """What the folder holds about machines; of another node, a red part, and what cannot be read is unknown."""
+    try:
+        folders, here = [folder, *sorted(folder.iterdir())], node_name()
+    except OSError as error:
+        why = f"{folder}: cannot be read: {error.strerror}; give the folder that --out named for `xpulab run`"
+        raise InputError(why) from error
+    for path in (each / name for each in folders for name in ("result.json", "soak.json")):
+        changed = math.inf
+        try:
+            changed = path.lstat().st_mtime
+            if not path.is_file():  # a pipe never ends
+                raise InputError(f"{path}: is no file; remove it")
+            verdict = _verdict(str(path), path.read_bytes())
+            if verdict.ended > now + _CLOCKS_DIFFER:
+                changed = math.inf
+                raise InputError(f"{path}: its date is in the future; set this machine's clock, and remove it")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, InputError) as error:
+            why = f"{path}: cannot be read: {error.strerror}; remove it" if isinstance(error, OSError) else str(error)
+            yield _Verdict(str(path), changed, "unknown", why, may_be_red=True)
+            continue
+        one, other = (f"{name}.".lower() for name in (verdict.node or here, here))  # with a domain or without
+        if verdict.judges in ("machine", "part") and not (one.startswith(other) or other.startswith(one)):
+            yield replace(verdict, state="unknown", found=f"{path}: ran on {verdict.node}, and this is {here}")
+        elif verdict.judges == "machine":
+            yield verdict
+        elif verdict.judges == "part" and verdict.state == "red":
+            yield replace(verdict, state="unknown", found=f"{path}: a part is red: {verdict.problems[0]}")
+
+
+def _verdict(file: str, content: bytes) -> _Verdict:
+    """The verdict of a result.json or soak.json. Raises InputError, which names the file, when it is damaged."""
+    try:
+        result = json.loads(content)
+        judges = result.get("judges", "machine")
+        if (
+            result["device"] not in DEVICES
+            or result["level"] not in LEVELS
+            or judges not in ("machine", "release", "rehearsal")
+        ):
+            raise ValueError(f"{judges}, device {result['device']}, level {result['level']}")
+        state, found, problems, extent = _of_soak(result) if "rounds" in result else _of_run(result)
+        judges = "part" if (judges, result["outcome"]) == ("machine", "partial") else judges
+        node, boot = result.get("node"), result.get("boot")
+        serials = frozenset(card["serial"] for card in result.get("card_facts", ()) if card["serial"])
+        "".join([node or "", boot or "", *extent.covers, *serials])  # a TypeError unless all are texts
+        found = f"{file}: {found}" if state == "unknown" else found
+        return _Verdict(file, seconds_of(result["date"]), state, found, problems, extent, judges, node, boot, serials)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file}: not what this version of `xpulab run` or `soak` writes: {error!r}; remove it") from error
+
+
+def _of_run(result: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Extent]:
+    """State, what was found, problems and extent of a run.
+
+    One that was interrupted before anything failed is unknown: a job that its user or the scheduler ended drains no node.
     """
-    try:
-        age = max(0.0, (now - datetime.fromisoformat(result["date"])).total_seconds() / 3600)
-        again = f"xpulab run {_options(result)} {to}".rstrip()
-        if _was_only_interrupted(result) or result["outcome"] == "running":
-            return Answer(UNKNOWN, f"xpulab: unknown, the last run was interrupted {age:.1f} h ago; run it again")
-        if not result["green"]:
-            why = (result.get("proof") or {}).get("reason") or "no notebook was green"
-            problems = tuple(_problems(result)) or (f"run is red: {_one_line(why)}; rerun: {again}",)
-            return Answer(RED, f"xpulab: red {age:.1f} h ago, {problems[0]}", problems)
-        checks = sum(notebook["compared"] for notebook in result["notebooks"])
-        partial = "a part only: " if result["outcome"] == "partial" else ""
-        found = f"{age:.1f} h ago, {partial}{checks} checks at level {result['level']} on {result['device']}"
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
-    if age > max_age_hours:
-        return Answer(UNKNOWN, f"xpulab: unknown, the last verdict is too old: green {found}; run it again")
-    return Answer(GREEN, f"xpulab: green {found}")
+    notebooks, lost = result["notebooks"], result.get("lost")
+    extent = Extent(
+        "" if lost and lost["device"] == "cpu" else result["device"],  # cards are lost, and nothing says of which kind
+        index(result["cards"]),
+        index((lost or result).get("expected") or 0),
+        result["level"],
+        result.get("is_whole") is True,
+        frozenset(notebook["name"] for notebook in notebooks if notebook["outcome"] != "skipped"),
+        None if lost else index(result.get("seed") or 0),
+    )
+    if result["outcome"] not in ("passed", "failed", "partial") or _was_only_interrupted(result):
+        return "unknown", f"{_one_line(result.get('reason') or 'the run was interrupted')}; run it again", (), extent
+    checks, outcomes = sum(index(each["compared"]) for each in notebooks), {each["outcome"] for each in notebooks}
+    if result["green"] is True:
+        if result["outcome"] == "failed" or not checks or outcomes - {*_GREEN_NOTEBOOKS}:
+            raise ValueError("it is green without what makes it so")
+        part = "a part only: " if result["outcome"] == "partial" else ""
+        return "green", f"{part}{checks} checks at level {result['level']} on {result['device']}", (), extent
+    nothing = f"run is red: no notebook was green; rerun: xpulab run {_options(result)}"
+    return "red", "", tuple(_problems(result)) or (nothing,), extent
 
 
-def _is_verdict(result: Mapping[str, Any]) -> bool:
-    """Whether a result says something about the machine: not that of a release, a rehearsal, a part or a run that goes on."""
-    return result.get("judges", "machine") == "machine" and result["outcome"] not in ("running", "partial")
-
-
-def _result(where: str, content: bytes) -> dict[str, Any]:
-    """A result.json. Raises InputError, which names `where`."""
-    try:
-        result: dict[str, Any] = json.loads(content)
-        ahead = datetime.fromisoformat(result["date"]) - datetime.now(timezone.utc)
-        _is_verdict(result)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
-    if ahead > _CLOCKS_DIFFER:
-        raise InputError(f"{where}: its date {result['date']} is in the future; set this machine's clock, and run it again")
-    return result
+def _of_soak(soak: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Extent]:
+    """The same of a soak. A green one has as much as a red one with as many rounds as that had to its first problem."""
+    rounds, problems = index(soak["first_bad_round"] or soak["rounds"]), []
+    extent = Extent(soak["device"], index(soak["cards"]), level=soak["level"], covers=frozenset(soak["checks"]), rounds=rounds)
+    for each in soak["problems"]:
+        what = f"--check {shlex.quote(each['check'])}" if each["check"] else shlex.quote(each["notebook"])
+        again = f"xpulab soak {what} --device {extent.device}{f' --cards {extent.cards}' if extent.cards > 1 else ''}"
+        where = f"{each['check'] or each['notebook']} in round {each['round']} of a soak (seed {each['seed']})"
+        problems.append(f"{where}: {_one_line(each['reason'])}; rerun: {again}")
+    state = "red" if problems else "green" if soak["outcome"] == "passed" else "unknown"
+    return state, "the soak compared no two rounds", tuple(problems), extent
 
 
 def _was_only_interrupted(result: Mapping[str, Any]) -> bool:
@@ -139,7 +313,7 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
     """The red checks, or why a notebook is red without one, each with the command that repeats it."""
     options = _options(result)
     if lost := result.get("lost"):
-        expects = f" --expect {lost['expected']}" if lost["expected"] else ""
+        expects = f" --expect {index(lost['expected'])}" if lost["expected"] else ""
         again = f"xpulab run --device auto{expects} --level {result['level']}"
         yield f"the accelerator is lost: {_one_line(lost['problem'])}; rerun: {again}"
         return
@@ -147,24 +321,25 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
         if notebook["outcome"] in _GREEN_NOTEBOOKS:
             continue
         name = notebook["name"]
-        red = [check for check in notebook["checks"] if check["outcome"] in _RED_CHECKS]
+        red = [check for check in notebook["checks"] if check["outcome"] in RED]
         for check in red:
-            yield f"{check['name']} {_compared(check)}; rerun: xpulab run {name} --check {check['name']} {options}"
+            again = f"xpulab run {shlex.quote(name)} --check {shlex.quote(check['name'])} {options}"
+            yield f"{check['name']} {_compared(check)}; rerun: {again}"
         if not red:
             why = _one_line(str(notebook["reason"]))
-            yield f"{name} is {notebook['outcome']}: {why}; rerun: xpulab run {name} {options}"
+            yield f"{name} is {notebook['outcome']}: {why}; rerun: xpulab run {shlex.quote(name)} {options}"
 
 
 def _options(result: Mapping[str, Any]) -> str:
     """The options of the run: without --cards, notebooks that need several would be skipped."""
     cards = f" --cards {result['cards']}" if result["cards"] > 1 else ""
-    seed = f" --seed {result['seed']}" if result.get("seed") else ""
+    seed = f" --seed {index(result['seed'])}" if result.get("seed") else ""
     return f"--device {result['device']}{cards} --level {result['level']}{seed}"
 
 
 def _compared(check: Mapping[str, Any]) -> str:
     """What a check measured and expected; of a table that of its first red row."""
-    row = next((row for row in check["rows"] if row["outcome"] in _RED_CHECKS), None)
+    row = next((row for row in check["rows"] if row["outcome"] in RED), None)
     measured = (row or check)["measured"]
     if measured is None:
         return f"is {check['outcome']}: {_one_line(str(check['reason']))}"
@@ -174,6 +349,11 @@ def _compared(check: Mapping[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A text without line ends and control characters, shortened: a scheduler keeps and shows one line."""
-    plain = "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
+    """A text without line ends and control characters, shortened."""
+    plain = _plain(text)
     return plain if len(plain) <= _LONGEST_PART else f"{plain[: _LONGEST_PART - 3]}..."
+
+
+def _plain(text: str) -> str:
+    """A text in one line without control characters: a scheduler keeps and shows one line."""
+    return "".join(character if character.isprintable() else " " for character in " ".join(text.split()))

@@ -12,6 +12,7 @@ from typing import Any
 from xpulab.devices import DEVICES
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
+from xpulab.records.origin import seconds_of
 from xpulab.records.record import OUTCOMES
 
 RESULT = "result.json"
@@ -120,8 +121,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _require_fields(result: Any) -> None:
     """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless the result has what is compared."""
-    for field in ("outcome", "level", "cards", "date"):
+    for field in ("outcome", "level", "cards"):
         result[field]
+    seconds_of(result["date"])
     if result["device"] not in DEVICES:
         raise ValueError(f"no device {result['device']!r}")
     result["machine"].items(), result["versions"].items()

@@ -62,6 +62,7 @@ class RunOptions:
     device: cpu, gpu, xpu or sim. level: one of sections.LEVELS. cards: how many a notebook may use.
     seed: of data, initial values and order; at least 0. limit_in_budgets: a notebook is stopped after this many times its
     budget. stands_for: the device that simulated cards stand for in a rehearsal; "" without one.
+    is_whole: whether all notebooks were asked for, with all that the level has.
     """
 
     device: str
@@ -70,6 +71,7 @@ class RunOptions:
     seed: int = 0
     stands_for: str = ""
     limit_in_budgets: float = LIMIT_IN_BUDGETS
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def run(
         run_file.require_same(folder, plans, options)
     else:
         run_file.write(folder, plans, options)
-    started, interrupted = time.monotonic(), False
+    started, interrupted, boot = time.monotonic(), False, run_file.boot_of(folder)
     verdicts = {plan.name: verdict for plan in plans if (verdict := _known(plan, options, folder))}
     left = [plan for plan in plans if plan.name not in verdicts]
     try:
@@ -81,7 +81,7 @@ def run(
         known = explanation(by_id("import-hung"), N_("the import"), options.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
     ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
-    result = Result(options, ended, time.monotonic() - started, folder)
+    result = Result(options, ended, time.monotonic() - started, folder, boot=boot)
     report.write(result)
     return Outcome(result, interrupted)
 

@@ -16,6 +16,7 @@ from typing import Any
 import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
+from xpulab.doctor.system import boot_id, system_root
 from xpulab.errors import InputError
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import Plan, make_plans
@@ -23,7 +24,7 @@ from xpulab.messages import N_
 from xpulab.records.environments import SUCCESSOR, installed_versions
 
 NAME = "run.json"
-SCHEMA = 3
+SCHEMA = 4
 
 
 def write(folder: Path, plans: Sequence[Plan], options: RunOptions) -> None:
@@ -45,6 +46,12 @@ def read(folder: Path) -> tuple[list[Plan], RunOptions]:
     return make_plans(list(asked["notebooks"]), options.level), options
 
 
+def boot_of(folder: Path) -> str | None:
+    """The boot of this machine in which the run in the folder began; None when that was not the present one."""
+    began = _stored(folder)["boot"]
+    return began if began == boot_id(system_root()) else None
+
+
 def _stored(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.exists():
@@ -57,10 +64,12 @@ def _stored(folder: Path) -> dict[str, Any]:
 def _asked(plans: Sequence[Plan], options: RunOptions) -> dict[str, Any]:
     stored = asdict(options)
     del stored["limit_in_budgets"]  # a run that came to its time limit may go on with a later one
+    del stored["is_whole"]  # the notebooks say it
     return {
         "schema": SCHEMA,
         "options": stored,
         "machine": platform.node(),
+        "boot": boot_id(system_root()),
         "versions": {"xpulab": xpulab.__version__, **installed_versions((*WHEELS, "paddlenlp", SUCCESSOR, "numpy"))},
         "notebooks": {plan.name: _digest_of(plan) for plan in plans},
     }

@@ -1,4 +1,4 @@
-"""Where a result comes from: the name of the node, and the commit of this repository."""
+"""Where a result comes from: the name of the node, when, and the commit of this repository."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from xpulab import files
 
-VARIABLES = ("SLURMD_NODENAME", "NODE_NAME")
-"""Set by Slurm for a task, and by a Kubernetes manifest from spec.nodeName; the host name of a pod is another one."""
+VARIABLES = ("XPULAB_NODE", "SLURMD_NODENAME", "NODE_NAME")
+"""Set by env/operations/settings.sh or a site, by Slurm for a task, and by a Kubernetes manifest from spec.nodeName: the host
+name of a pod is another one."""
 
 
 def node_name(environ: Mapping[str, str] = os.environ) -> str:
     """The scheduler's name of this node, else its host name."""
     return next((environ[name] for name in VARIABLES if environ.get(name)), platform.node())
+
+
+def seconds_of(date: str) -> float:
+    """The seconds since 1970 of a date as results have it. Raises ValueError or TypeError, also where it has no time zone."""
+    read = datetime.fromisoformat(date)
+    if read.tzinfo is None:
+        raise ValueError(f"the date {date} has no time zone")
+    return read.timestamp()
 
 
 def commit(root: Path = files.ROOT) -> str:

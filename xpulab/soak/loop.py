@@ -22,6 +22,7 @@ from statistics import median
 import psutil
 from rich.console import Console
 
+from xpulab.doctor.system import boot_id, system_root
 from xpulab.files import replace_text
 from xpulab.harness import run as harness
 from xpulab.harness.execute import INTERRUPTED, RunOptions
@@ -30,6 +31,7 @@ from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE, digest_of_check
 from xpulab.messages import N_, shown
+from xpulab.records.origin import node_name
 from xpulab.records.record import RED
 from xpulab.soak.selection import selection
 
@@ -198,14 +200,19 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
     if len(rounds) > 1 and (before := this.number - 1) != first_bad(rounds):
         shutil.rmtree(folder_of(asked, before), ignore_errors=True)
     summary = {
-        "schema": 2,
+        "schema": 3,
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "node": node_name(),
+        "boot": boot_id(system_root()),
         "outcome": "failed" if first_bad(rounds) else "passed" if any(each.repeated for each in rounds) else "nothing compared",
         "device": asked.options.device,
         "scope": SCOPE[asked.options.device],
+        "level": asked.options.level,
         "cards": asked.options.cards,
         "hours_asked": asked.hours,
         "hours": round(seconds / _SECONDS_PER_HOUR, 4),
         "notebooks": [plan.name for plan in asked.plans],
+        "checks": sorted(check.name for plan in asked.plans for check in plan.checks),
         "rounds": len(rounds),
         "seeds": sorted({each.seed for each in rounds}),
         "repeated": sum(each.repeated for each in rounds),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make, save
+from xpulab.doctor.system import boot_id
 from xpulab.files import ROOT
 
 OPERATIONS = ROOT / "env/operations"
@@ -29,7 +30,7 @@ def write_verdict(run: Path, red: bool, hours: float) -> None:
     date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
     result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
     run.mkdir(parents=True)
-    (run / "result.new").write_text(json.dumps({**result, "notebooks": [notebook]}))
+    (run / "result.new").write_text(json.dumps({**result, "boot": boot_id(), "notebooks": [notebook]}))
     (run / "result.new").rename(run / "result.json")
 
 

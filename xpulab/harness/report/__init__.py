@@ -12,6 +12,7 @@ from xpulab.harness.report.junit import to_xml
 from xpulab.harness.report.metrics import to_metrics
 from xpulab.harness.report.page import to_html
 from xpulab.harness.report.result import Result, to_json
+from xpulab.records.origin import seconds_of
 
 RESULT = "result.json"
 
@@ -29,6 +30,7 @@ def of_ended_run(folder: Path, options: RunOptions, verdicts: tuple[Verdict, ...
     """The result with these verdicts of a run whose reports are complete, with its time and node; None when there is none."""
     try:
         stored = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        seconds_of(stored["date"])
         return Result(options, verdicts, stored["seconds"], folder, stored["date"], stored["node"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

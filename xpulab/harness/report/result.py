@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.devices import JUDGED
+from xpulab.doctor import meant
 from xpulab.doctor.meant import LostAccelerator
+from xpulab.doctor.system import boot_id, system_root
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
@@ -76,7 +78,7 @@ class Result:
     options: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
     date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
-    node: the name of the machine.
+    node: the name of the machine. boot: the one that all of it ran in; None where that is not known, or there were several.
     lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that nothing ran; else None.
     """
 
@@ -86,6 +88,7 @@ class Result:
     folder: Path
     date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
     node: str = field(default_factory=node_name)
+    boot: str | None = field(default_factory=lambda: boot_id(system_root()))
     lost: LostAccelerator | None = None
 
     @property
@@ -190,7 +193,7 @@ class Result:
 
 def to_json(result: Result) -> dict[str, Any]:
     """What result.json holds, as JSON values."""
-    context = result.run_context
+    context, expected = result.run_context, meant.expected()
     return _storable(
         {
             "schema": SCHEMA,
@@ -202,11 +205,14 @@ def to_json(result: Result) -> dict[str, Any]:
             "stands_for": result.options.stands_for,
             "scope": result.scope,
             "level": result.options.level,
+            "is_whole": result.options.is_whole,
             "cards": result.options.cards,
+            "expected": expected.count if expected and result.options.device != "cpu" else None,
             "seed": result.options.seed,
             "seconds": round(result.seconds, 1),
             "date": result.date,
             "node": result.node,
+            "boot": result.boot,
             "outcomes": {outcome: result.count(outcome) for outcome in OUTCOMES},
             "lost": asdict(result.lost) if result.lost else None,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],
