@@ -20,7 +20,7 @@ from xpulab.chapters.collectives.collective_cases import (
     given,
     split_sizes,
 )
-from xpulab.chapters.shared.error_of_all import error_of_all
+from xpulab.chapters.shared.cases_on_ranks import error_of_all
 from xpulab.checks.grid import Case
 
 GUARD = 77

@@ -1,6 +1,6 @@
 """What a fault is: what it replaces, what stands there instead, and the checks that must detect it.
 
-    @fault(detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
+    @fault("lora.merge", wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
     def merge_without_scale(real, self, *given):
         \"""Merging adds the adapter without its scale.\"""
         return real(self, *given) / self.scaling
@@ -98,8 +98,7 @@ class Fault:
 
 
 def fault(
-    *,
-    detected_by: tuple[str, ...],
+    *detected_by: str,
     wraps: str | tuple[str, ...] = (),
     after: str | tuple[str, ...] = (),
     replaces: str | tuple[str, ...] = (),
@@ -112,7 +111,7 @@ def fault(
     not_run: str = "",
     kernel: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
-    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
+    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault, the checks first.
 
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.

@@ -19,11 +19,11 @@ import paddle.distributed as dist
 from paddlenlp.utils.batch_sampler import DistributedBatchSampler as OfPaddleNLP
 
 from xpulab.chapters.auto_parallel.resharding import whole
+from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import add_error
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 from xpulab.reference.placement import ranks_of
-from xpulab.release.auto_parallel.cases_on_ranks import on_ranks
 
 RANKS = 4
 Batches = list[list[int]]
@@ -175,12 +175,7 @@ def _read_batch(value: Any) -> Any:
 
 def run_sharded(device: str) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: what each rank of a mesh reads; in the control its neighbour along dp reads it."""
-
-    def measured(cases: Sequence[Case]) -> list[Any]:
-        of_cases = zip(cases, on_ranks(_read_sharded, RANKS, cases, device, _size), strict=True)
-        return [found if isinstance(found, str) else _compared(case, found) for case, found in of_cases]
-
-    return measured
+    return on_ranks(_read_sharded, RANKS, device, _compared, lambda case: range(_size(case)))
 
 
 def _size(case: Case) -> int:

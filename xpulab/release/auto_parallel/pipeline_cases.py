@@ -22,10 +22,11 @@ from paddle.distributed import fleet
 from paddle.distributed.auto_parallel.pipelining import schedules
 from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
+from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.records.refusals import refusal
-from xpulab.release.auto_parallel.cases_on_ranks import LOSSES, START, as_one_process, on_ranks
+from xpulab.release.auto_parallel.beside_one_process import LOSSES, START, as_one_process
 
 RANKS, UPDATES, ROWS, LENGTH, WORDS, WIDTH, RATE = 2, 2, 8, 3, 12, 8, 0.2
 LAYERS = ("embedding", "block 1", "block 2", "block 3", "block 4", "head")
@@ -179,14 +180,10 @@ def one_process(case: Case) -> dict[str, np.ndarray]:
 def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: weights and losses of the stages beside those of one process, or an error."""
 
-    def measured(cases: Sequence[Case]) -> list[Any]:
-        of_cases = zip(cases, on_ranks(_trained, RANKS, cases, device), strict=True)
-        return [answer if isinstance(answer, str) else compared(case, answer) for case, answer in of_cases]
-
     def compared(case: Case, of_ranks: Sequence[Any]) -> Compared:
         return as_one_process({name: value for each in of_ranks for name, value in each.items()}, one_process(case), coarse)
 
-    return measured
+    return on_ranks(_trained, RANKS, device, compared, lambda case: range(RANKS))
 
 
 def _trained(case: Case) -> dict[str, np.ndarray]:
