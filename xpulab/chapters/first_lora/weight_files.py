@@ -35,11 +35,6 @@ def with_weights(chosen: Chosen, scratch: str) -> str:
     return folder
 
 
-def bits_in(folder: str) -> dict[str, np.ndarray]:
-    """The weights in the safetensors files of a folder, by name: float32 as it is, numbers of two bytes as their 16 bits."""
-    return {name: _bits(tensor) for name, tensor in _tensors_in(folder)}
-
-
 def types_in(folder: str) -> set[str]:
     """The types that the safetensors files of a folder state: "F32", "BF16", ..."""
     return {tensor["dtype"] for _, tensor in _tensors_in(folder)}
@@ -47,7 +42,7 @@ def types_in(folder: str) -> set[str]:
 
 def digests_in(folder: str, dtype: str) -> dict[str, str]:
     """A digest of each weight in the files of a folder, after it was loaded as `dtype`: "float32" or "bfloat16"."""
-    stored = bits_in(folder)
+    stored = {name: _bits(tensor) for name, tensor in _tensors_in(folder)}
     if dtype == "bfloat16":
         stored = {name: value if value.dtype == np.uint16 else to_bfloat16(value) for name, value in stored.items()}
     return {name: _digest(value) for name, value in stored.items()}
@@ -70,6 +65,7 @@ def _tensors_in(folder: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _bits(tensor: Mapping[str, Any]) -> np.ndarray:
+    """float32 as it is, numbers of two bytes as their 16 bits."""
     kind = np.float32 if tensor["dtype"] == "F32" else np.uint16
     return np.frombuffer(tensor["data"], dtype=kind).reshape(tensor["shape"])
 

@@ -1,8 +1,4 @@
-"""The parts of a mixture-of-experts layer that chapter 14 uses and does not show: an expert, all-to-all with gradients, tokens.
-
-Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined,
-clear_tokens, four_kinds, random_weights, in_numpy.
-"""
+"""The parts of a mixture-of-experts layer that chapter 14 does not show: an expert, all-to-all with gradients, tokens."""
 
 from __future__ import annotations
 

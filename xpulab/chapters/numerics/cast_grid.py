@@ -79,7 +79,6 @@ def _measure(case: Case) -> Compared:
 
 
 RUN = one_by_one(_measure), add_row_of(lambda case: [("cast", dtype, "") for dtype in case.way])
-"""What check.grid takes as run and add_row."""
 
 
 def _held_by_both(drawn: np.ndarray, source: str, target: str) -> np.ndarray:

@@ -94,7 +94,8 @@ class Fault:
     @property
     def is_own(self) -> bool:
         """Whether it breaks nothing but xpulab's own code: then it proves this code, and not the checks that detect it."""
-        return all(_is_own(name) for name in self.breaks)
+        own, simulated = ("xpulab:", "xpulab."), ("xpulab.sim:", "xpulab.sim.")  # the simulated accelerator counts as a device
+        return all(name.startswith(own) and not name.startswith(simulated) for name in self.breaks)
 
 
 def fault(
@@ -254,11 +255,6 @@ def _original_if_any(name: str) -> Any:
         return original(name)
     except LookupError:
         return None
-
-
-def _is_own(name: str) -> bool:
-    """Whether a name is of xpulab's own code; the simulated accelerator counts as a device."""
-    return name.startswith(("xpulab:", "xpulab.")) and not name.startswith(("xpulab.sim:", "xpulab.sim."))
 
 
 def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None:

@@ -53,6 +53,9 @@ TONES: dict[str, Tone] = {
 }
 """The fills of diagrams, by name. "wrong" is for what must not be there, "idle" for time or space that is not used."""
 
+OF_RANK = ("first", "second", "third", "fourth")
+"""The tones of what comes from rank 0, 1, ...; the fifth rank has that of the first again."""
+
 plt.rcParams.update(
     {
         "figure.figsize": (7.0, 3.2),

@@ -1,7 +1,4 @@
-"""Computing in half types also where only simulated cards are at hand: a process has kernels for them when it is started so.
-
-Offered: in_this_process, in_new_processes.
-"""
+"""Computing in half types also where only simulated cards are at hand: a process has kernels for them when it is started so."""
 
 from __future__ import annotations
 
