@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 import safetensors
+from ml_dtypes import bfloat16
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM
 
 from xpulab.chapters.shared.models import Chosen
@@ -44,19 +45,16 @@ def digests_in(folder: str, dtype: str) -> dict[str, str]:
     """A digest of each weight in the files of a folder, after it was loaded as `dtype`: "float32" or "bfloat16"."""
     stored = {name: _bits(tensor) for name, tensor in _tensors_in(folder)}
     if dtype == "bfloat16":
-        stored = {name: value if value.dtype == np.uint16 else to_bfloat16(value) for name, value in stored.items()}
+        stored = {
+            name: value if value.dtype == np.uint16 else value.astype(bfloat16).view(np.uint16)
+            for name, value in stored.items()
+        }
     return {name: _digest(value) for name, value in stored.items()}
 
 
 def digests(weights: Mapping[str, Any]) -> dict[str, str]:
     """A digest of each tensor's bits, by name. Paddle gives bfloat16 to numpy as its 16 bits."""
     return {name: _digest(value.numpy()) for name, value in weights.items()}
-
-
-def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """The bits of float32 numbers rounded to bfloat16: to the nearest, ties to even. Not for NaN."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def _tensors_in(folder: str) -> list[tuple[str, dict[str, Any]]]:
