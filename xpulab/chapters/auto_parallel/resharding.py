@@ -261,10 +261,10 @@ def _read(tensor: Any) -> np.ndarray:
     return np.asarray(tensor._local_value().astype("float64").numpy())
 
 
-def add_row(device: str) -> Callable[[Table, Case, Sequence[Any]], None]:
+def add_row(device: str) -> Callable[[Table, Case, Any], None]:
     """What check.grid takes as `add_row`: a row with all blocks; the control is numbers that are one larger."""
 
-    def add(rows: Table, case: Case, of_ranks: Sequence[Any] | str) -> None:
+    def add(rows: Table, case: Case, of_ranks: list[Any] | str) -> None:
         one = reshard_of(case)
         if isinstance(of_ranks, str):
             shown = format_undeclared(of_ranks, device, "reshard", one.dtype, form=one.name)

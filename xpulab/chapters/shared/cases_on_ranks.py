@@ -33,7 +33,8 @@ def on_ranks(
         of_ranks = ranks.run(_run, n, measure, list(cases), members, device=device, time_limit=300.0)
         answers = [[of_ranks[rank][case.name] for rank in sorted(members(case))] for case in cases]
         texts = [next((each for each in of_case if isinstance(each, str)), None) for of_case in answers]
-        return [compare(*each) if text is None else text for *each, text in zip(cases, answers, texts, strict=True)]
+        found = zip(cases, answers, texts, strict=True)
+        return [compare(case, of_case) if text is None else text for case, of_case, text in found]
 
     return run
 

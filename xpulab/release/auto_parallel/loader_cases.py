@@ -70,7 +70,7 @@ def sharded() -> Grid:
 
 def _read(found: Sequence[str], right: Sequence[str], wrong: Sequence[str]) -> Compared:
     """What the ranks read in the last epoch, what they must read, and what they must not, a text for each rank."""
-    return Compared(*({"ranks": texts} for texts in (found, right)), wrong={"ranks": wrong})
+    return Compared({"ranks": found}, {"ranks": right}, wrong={"ranks": wrong})
 
 
 def batches(
