@@ -33,7 +33,6 @@ from xpulab.chapters.first_lora.comparison import (
     PROMPTS,
     SETTINGS,
     PromptLogits,
-    difference_of,
     digest_of,
     from_json,
     initial_a,
@@ -58,6 +57,16 @@ MARGIN = 10
 
 DECIMALS = 6
 """Of the stored numbers; a logit of 30 has about that many in single precision."""
+
+
+def difference_of(found: Sequence[PromptLogits], expected: Sequence[PromptLogits]) -> float:
+    """The largest absolute difference of the chosen logits.
+
+    Raises ValueError when the prompts have other tokens, because then nothing can be compared.
+    """
+    if [each.ids for each in found] != [each.ids for each in expected]:
+        raise ValueError("the prompts have other tokens: tokenizer or chat template differ")
+    return float(max(np.abs(one.chosen - other.chosen).max() for one, other in zip(found, expected, strict=True)))
 
 
 def main(arguments: list[str]) -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 import nbformat
 
 from xpulab import files
-from xpulab.chapters.shared.pretrained_results import Result, load, result_in
-from xpulab.records.record import record_in
+from xpulab.chapters.shared.pretrained_results import KEY, Result, load
+from xpulab.records.record import METADATA_KEY, record_in
 
 FILE = files.DATA / "pretrained_results.json"
 RED = ("failed", "broken", "missing")
@@ -28,7 +28,7 @@ def result_of(path: Path) -> Result:
     """The result in an executed notebook. Raises SystemExit where it must not be stored."""
     notebook = nbformat.read(path, as_version=4)
     found = [output.get("metadata", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
-    results = [result for result in map(result_in, found) if result]
+    results = [Result(**row) for metadata in found if (row := metadata.get(METADATA_KEY, {}).get(KEY))]
     red = [record.name for record in map(record_in, found) if record and record.outcome in RED]
     if red:
         raise SystemExit(f"{path}: not green: {', '.join(red)}")

@@ -10,6 +10,7 @@ import pytest
 
 from xpulab import files
 from xpulab.chapters.shared import pretrained_results
+from xpulab.records.record import METADATA_KEY
 
 RESULT = pretrained_results.Result(
     chapter="lora",
@@ -61,4 +62,4 @@ def test_a_run_is_shown_beside_the_stored_one(store, monkeypatch):
     data, metadata = shown(monkeypatch, replace(RESULT, model="tiny-qwen2", trainable=117))
     assert "tiny-qwen2" in data["text/plain"] and "SmolLM2-135M-Instruct" in data["text/plain"]
     assert "117 (11.70%)" in data["text/html"] and "10 (1.00%)" in data["text/html"]
-    assert pretrained_results.result_in(metadata).trainable == 117
+    assert metadata[METADATA_KEY][pretrained_results.KEY]["trainable"] == 117

@@ -35,7 +35,7 @@ def restored(monkeypatch):
 
 
 def declared(**named):
-    return fault(detected_by=("demo.root",), **named)
+    return fault("demo.root", **named)
 
 
 def at(name):

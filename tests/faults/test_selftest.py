@@ -88,7 +88,7 @@ def test_a_fault_is_detected_by_its_checks_alone_and_several_are_tried_at_a_time
 
 
 def test_a_fault_that_one_of_its_checks_does_not_see_is_missed(fault, tmp_path):
-    trial = selftest.try_fault(fault(wrong_root, detected_by=("demo.root", "demo.text")), os.environ)
+    (trial,) = selftest.trials([fault(wrong_root, detected_by=("demo.root", "demo.text"))], 1, os.environ)
     assert trial.detected_by == ("demo.root",) and trial.missed.startswith("not detected by demo.text; ")
     assert (tmp_path / "reached").exists()
 

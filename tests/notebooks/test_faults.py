@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import usual_plans
 from xpulab.faults import CATALOGUE
-from xpulab.faults.selftest import WITHOUT_MODELS, lacked_here, try_fault
+from xpulab.faults.selftest import CARDS, WITHOUT_MODELS, lacked_here, trials_at
 from xpulab.harness.fork_server import kernel_environment
 from xpulab.harness.plan import plan_of_checks
 
@@ -39,5 +39,5 @@ def environment():
 
 @pytest.mark.parametrize(("fault", "level"), CASES, ids=[f"{fault.name}-{level}" for fault, level in CASES])
 def test_it_is_detected(environment, fault, level):
-    trial = try_fault(fault, environment, level)
+    (trial,) = trials_at([fault], level, CARDS, 1, environment)
     assert trial.missed is None, trial

@@ -157,11 +157,6 @@ def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, enviro
     return _try_all([_Case(fault, level, expected_of(fault, level), cards) for fault in faults], jobs, environment)
 
 
-def try_fault(fault: Fault, environment: Mapping[str, str], level: str = "quick") -> Trial:
-    """Run the fault's sections of its notebook with the fault in its process."""
-    return _try(next(case for case in _cases(fault) if case.level == level), environment, [])
-
-
 def chapter_of(fault: Fault) -> Chapter:
     """The notebook that must detect a fault."""
     return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")

@@ -1,7 +1,7 @@
 """Record the operators of a training step, and compare each with numpy on this device: values and gradients.
 
     recording = recorder.record(step)
-    for call in recording.calls:
+    for call in recording:
         result = replay.replay(call, seed, device)
 
 calls: what a recording holds. recorder: how a step is recorded. formulas, movements: the operators in numpy; reference: which

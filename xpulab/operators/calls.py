@@ -97,11 +97,8 @@ class Call:
         return replace(self, arguments=mapped(self.arguments, change), named=named)
 
 
-@dataclass(frozen=True)
-class Recording:
-    """The operators of a step. calls: each distinct one once, in the order of the first call."""
-
-    calls: tuple[Call, ...]
+Recording = tuple[Call, ...]
+"""The operators of a step, each distinct one once, in the order of the first call."""
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:

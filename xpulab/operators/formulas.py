@@ -90,14 +90,6 @@ _register("exact", MOVEMENTS)
 _register("exact", {"assign": np.copy, "clone": np.copy, "logical_not": np.logical_not, "bitwise_not": np.invert})
 
 
-def _gelu(x: Any, approximate: bool = False) -> Any:
-    return FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x)
-
-
-def _swiglu(x: Any, y: Any = None) -> Any:
-    return PAIRS["swiglu"].value(*(np.split(x, 2, axis=-1) if y is None else (x, y)))
-
-
 def _scale(x: Any, factor: Any = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Any:
     return x * factor + bias if bias_after_scale else (x + bias) * factor
 
@@ -105,7 +97,9 @@ def _scale(x: Any, factor: Any = 1.0, bias: float = 0.0, bias_after_scale: bool 
 _register(
     "smooth",
     {
-        **{"gelu": _gelu, "swiglu": _swiglu, "scale": _scale, "clip": np.clip},
+        **{"scale": _scale, "clip": np.clip},
+        "gelu": lambda x, approximate=False: FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x),
+        "swiglu": lambda x, y=None: PAIRS["swiglu"].value(*(np.split(x, 2, axis=-1) if y is None else (x, y))),
         "rsub": lambda x, y: y - x,
         "pow": lambda x, y: np.asarray(x) ** y,
     },

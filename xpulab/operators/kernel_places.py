@@ -13,6 +13,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab import files
+from xpulab.chapters.shared.operator_tester import strides
 from xpulab.checks.ledger import ledger
 from xpulab.operators import prediction
 from xpulab.operators.kernel_log import KernelLog, Launch
@@ -24,16 +25,13 @@ def launches_of(step: Callable[[], Any]) -> list[Launch]:
     Views are copies meanwhile, as recipes for XPUs set it, and results get other names: do not log a step of an optimizer that
     is saved afterwards.
     """
-    flag = "FLAGS_use_stride_kernel"
-    before = paddle.get_flags(flag)
     log = KernelLog()
-    paddle.set_flags({flag: False})
-    log.begin()
-    try:
-        step()
-    finally:
-        launches = log.end()
-        paddle.set_flags(before)
+    with strides(0):
+        log.begin()
+        try:
+            step()
+        finally:
+            launches = log.end()
     return launches
 
 

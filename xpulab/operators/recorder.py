@@ -65,7 +65,7 @@ class Recorder:
     def end(self) -> Recording:
         """Put the operators back; what was recorded."""
         self._end.close()
-        return Recording(tuple(self._calls.values()))
+        return tuple(self._calls.values())
 
     def _recording(self, owner: str, name: str, function: Callable) -> Callable:
         def operator(*arguments: Any, **named: Any) -> Any:

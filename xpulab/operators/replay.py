@@ -21,6 +21,7 @@ import paddle
 
 from xpulab.chapters.shared.device import no_fallback, places
 from xpulab.chapters.shared.kept_bits import bits_of_products
+from xpulab.checks.compare import first_line, format_error
 from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
@@ -35,15 +36,8 @@ LARGEST = 1 << 28
 PRODUCTS = ("matmul", "linear", "bmm")
 RANDOM = (
     *("uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "exponential", "poisson", "normal"),
-    *(
-        "truncated_gaussian_random",
-        "uniform_inplace",
-        "gaussian_inplace",
-        "dropout",
-        "fused_dropout_add",
-        "empty",
-        "empty_like",
-    ),
+    *("truncated_gaussian_random", "uniform_inplace", "gaussian_inplace", "dropout", "fused_dropout_add"),
+    *("empty", "empty_like"),
 )
 """Operators whose results are not determined by their arguments."""
 
@@ -89,7 +83,7 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
     except NotReplayable as problem:
         return replace(result, reason=str(problem))
     except Exception as error:
-        return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
+        return replace(result, error=format_error(error))
     kind = paddle.get_device().split(":")[0]
     elsewhere = [each for each in places(each for each in attempt.results if each._is_initialized()) if each != kind]
     if elsewhere and call.operator not in ("shape", "shape64"):  # shapes are always on the CPU
@@ -118,13 +112,6 @@ def called(call: Call, arrays: list[np.ndarray]) -> Attempt:
     with nullcontext() if call.amp.level == "O0" else paddle.amp.auto_cast(**amp):
         found = invoked(call, tensors, paddle.base.framework._current_expected_place())
     return Attempt(tensors, [each for each in found if has_elements_or_is_empty(each)])
-
-
-def first_line(error: BaseException) -> str:
-    """The line of an error message that says what is wrong; Paddle writes it last, after a stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error:" in line or line.startswith("(")]
-    return (told or lines or [""])[0][:200]
 
 
 def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed: int, device: str) -> Result:
@@ -174,7 +161,7 @@ def _with_gradient(
     try:
         slopes = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
     except Exception as error:
-        return replace(result, error=f"backward: {type(error).__name__}: {first_line(error)}")
+        return replace(result, error=f"backward: {format_error(error)}")
     gradients = {
         place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
         for place, slope in zip(inputs, slopes, strict=True)

@@ -9,15 +9,16 @@ from typing import Any
 
 import paddle
 
+from xpulab.checks.compare import format_error
 from xpulab.messages import N_
 from xpulab.operators.calls import FLOATS, Call, Recording, format_call
 from xpulab.operators.reference import of_type
-from xpulab.operators.replay import Result, first_line, replay
+from xpulab.operators.replay import Result, replay
 
 
 def findings(recording: Recording, device: str) -> dict[str, Any]:
     """Replay each operator of a recording on the device in use; the report of `xpulab shapes`, without script and step."""
-    results = [_replayed(call, seed, device) for seed, call in enumerate(recording.calls)]
+    results = [_replayed(call, seed, device) for seed, call in enumerate(recording)]
     return {
         "device": device,
         "paddle": paddle.__version__,
@@ -31,7 +32,7 @@ def _replayed(call: Call, seed: int, device: str) -> Result:
     try:
         return replay(call, seed, device)
     except Exception as error:
-        return Result(call, reason=f"it cannot be compared: {type(error).__name__}: {first_line(error)}")
+        return Result(call, reason=f"it cannot be compared: {format_error(error)}")
 
 
 def _described(result: Result) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def distinct(recordings: Mapping[str, Recording]) -> list[Call]:
     """Each operator once, in the order of its first call; counts are summed."""
     found: dict[Any, Call] = {}
     for recording in recordings.values():
-        for call in recording.calls:
+        for call in recording:
             key = (call.owner, call.name, repr(call.arguments), repr(call.named), call.amp)
             found[key] = replace(found[key], count=found[key].count + call.count) if key in found else call
     return list(found.values())
@@ -55,7 +56,7 @@ def counts(recordings: Mapping[str, Recording]) -> dict[str, Counter[str]]:
     """By name of the recording how often each operator was called."""
     found = {name: Counter[str]() for name in recordings}
     for name, recording in recordings.items():
-        for call in recording.calls:
+        for call in recording:
             found[name][call.operator] += call.count
     return found
 

@@ -98,15 +98,6 @@ def auxiliary_loss(routing: Routing) -> float:
     return float(experts * (routing.loads() / routing.chosen.size) @ routing.chances.sum(axis=0) / tokens)
 
 
-def auxiliary_gradient(routing: Routing) -> np.ndarray:
-    """The gradient of the auxiliary loss with respect to the logits of the gate, [tokens, experts], in closed form.
-
-    With f the shares of the choices and p the probabilities of a token: experts / tokens * p * (f - f @ p).
-    """
-    tokens, experts = routing.chances.shape
-    return experts / tokens * slope_of_softmax(routing.chances, routing.loads() / routing.chosen.size)
-
-
 def gradients(
     x: np.ndarray, weights: Weights, k: int, capacity: int, of_output: np.ndarray, of_auxiliary: float = 0.0
 ) -> tuple[np.ndarray, Weights]:
@@ -124,7 +115,9 @@ def gradients(
         of_x[token] += into
         of_up[expert] += up
         of_down[expert] += down
-    of_logits = _of_logits(routing, of_weights) + of_auxiliary * auxiliary_gradient(routing)
+    (tokens, experts), shares = routing.chances.shape, routing.loads() / routing.chosen.size
+    of_loads = experts / tokens * slope_of_softmax(routing.chances, shares)  # of the auxiliary loss
+    of_logits = _of_logits(routing, of_weights) + of_auxiliary * of_loads
     return of_x + of_logits @ weights.gate.T, Weights(x.T @ of_logits, of_up, of_down)
 
 

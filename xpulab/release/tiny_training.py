@@ -1,8 +1,7 @@
-"""The tiny decoders that the notebooks of the release train, their data, and the settings of PaddleNLP's trainers for them."""
+"""The tiny decoders that the notebooks of the release train, and the settings of PaddleNLP's trainers for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,6 @@ FAMILIES = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, Lla
 """By name the classes of configuration and model."""
 
 Weights = dict[str, np.ndarray]
-
-
-class Examples(paddle.io.Dataset):
-    """A list of examples."""
-
-    def __init__(self, examples: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._examples = examples
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
-        return self._examples[index]
 
 
 def new_network(family: Any, rng: np.random.Generator, **options: Any) -> tuple[Any, Any, Weights]:

@@ -18,17 +18,8 @@ from typing import Any
 from xpulab.errors import InputError
 
 _CUSTOM_FUNCTIONS = (
-    "device_count",
-    "empty_cache",
-    "get_rng_state",
-    "manual_seed",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "reset_max_memory_allocated",
-    "reset_max_memory_reserved",
-    "set_rng_state",
+    *("device_count", "empty_cache", "get_rng_state", "manual_seed", "set_rng_state", "memory_allocated", "memory_reserved"),
+    *("max_memory_allocated", "max_memory_reserved", "reset_max_memory_allocated", "reset_max_memory_reserved"),
 )
 """What paddle/device/__init__.py imports from paddle.device.custom_device if there is a custom device."""
 

@@ -11,12 +11,10 @@ API = "paddle.distributed.auto_parallel.api"
 
 
 @fault(
+    "auto-parallel-config.gradients",
+    "shard-optimizer.steps",
+    "parallel-loss.values",
     where="ranks",
-    detected_by=(
-        "auto-parallel-config.gradients",
-        "shard-optimizer.steps",
-        "parallel-loss.values",
-    ),
     smoke=("auto-parallel-config.smoke-gradient",),
     wraps="paddle:Tensor.backward",
 )
@@ -25,11 +23,7 @@ def gradient_doubled(real, self, *args, **kwargs):
     return real(self * 2, *args, **kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("shard-layer.first-layers", "auto-parallel-config.gradients"),
-    after="paddle.nn:Linear.forward",
-)
+@fault("shard-layer.first-layers", "auto-parallel-config.gradients", where="ranks", after="paddle.nn:Linear.forward")
 def row_bias_on_every_rank(out, self, x):
     """A row-parallel layer adds its bias once for each rank."""
     row = self.weight.is_dist() and any(each.is_shard(0) for each in self.weight.placements)
@@ -37,12 +31,10 @@ def row_bias_on_every_rank(out, self, x):
 
 
 @fault(
+    "shard-optimizer.steps",
+    "auto-parallel-config.letters",
+    "shard-optimizer.exercise-moments",
     where="ranks",
-    detected_by=(
-        "shard-optimizer.steps",
-        "auto-parallel-config.letters",
-        "shard-optimizer.exercise-moments",
-    ),
     wraps="paddle.distributed:shard_optimizer",
     lanes=("sim",),
 )
@@ -51,11 +43,7 @@ def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
     return real(optimizer, None, *rest, **kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("shard-optimizer.steps",),
-    wraps=f"{API}:_ShardingStageBase._register_hook_for_param_grad",
-)
+@fault("shard-optimizer.steps", where="ranks", wraps=f"{API}:_ShardingStageBase._register_hook_for_param_grad")
 def stage_2_mixes_rows_of_a_gradient(real, self, param):
     """From stage 2 of the sharded optimizer on, the hook of a weight exchanges the halves of its gradient."""
 
@@ -69,8 +57,9 @@ def stage_2_mixes_rows_of_a_gradient(real, self, param):
 
 
 @fault(
+    "shard-layer.first-layers",
+    "auto-parallel-config.gradients",
     where="ranks",
-    detected_by=("shard-layer.first-layers", "auto-parallel-config.gradients"),
     breaks=("paddle.distributed:shard_layer", "paddle.distributed:parallelize"),
     lanes=("sim",),
 )
@@ -80,18 +69,14 @@ def model_not_cut() -> None:
     wrap("paddle.distributed:parallelize", lambda _real, model, optimizer=None, **_named: (model, optimizer))
 
 
-@fault(
-    where="ranks",
-    detected_by=("shard-layer.training",),
-    wraps=f"{API}:ShardDataloader.__init__",
-)
+@fault("shard-layer.training", where="ranks", wraps=f"{API}:ShardDataloader.__init__")
 def rows_the_same_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the first rank."""
     with mock.patch("paddle.distributed.get_rank", lambda *_: 0):
         real(self, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy", lanes=("sim",))
+@fault("parallel-loss.values", where="ranks", wraps="paddle.nn.functional:cross_entropy", lanes=("sim",))
 def ignored_labels_are_class_zero(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits takes a label that is to be ignored for class 0."""
     if not logits.is_dist():
@@ -102,7 +87,7 @@ def ignored_labels_are_class_zero(real, logits, labels, *rest, **kwargs):
     return real(logits, labels, *rest, **kwargs)
 
 
-@fault(lanes=("cpu", "sim"), where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle:cumsum")
+@fault("mesh-fallback.values", lanes=("cpu", "sim"), where="ranks", wraps="paddle:cumsum")
 def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
     if x.is_dist():
@@ -114,10 +99,7 @@ def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
 
 
 @fault(
-    where="ranks",
-    detected_by=("reshard.first-placements", "reshard.exercise-axes"),
-    wraps="paddle.distributed:shard_tensor",
-    lanes=("sim",),
+    "reshard.first-placements", "reshard.exercise-axes", where="ranks", wraps="paddle.distributed:shard_tensor", lanes=("sim",)
 )
 def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor gives each of two ranks the part of the other one."""
@@ -128,9 +110,10 @@ def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
 
 
 @fault(
+    "reshard.values",
+    "shard-optimizer.steps",
     lanes=("sim",),
     sim_faults="flip collective kind=all_gather rank=1 bit=20 from=1",
-    detected_by=("reshard.values", "shard-optimizer.steps"),
     smoke=("reshard.smoke-values",),
 )
 def gathered_parts_damaged() -> None:
@@ -138,15 +121,16 @@ def gathered_parts_damaged() -> None:
 
 
 @fault(
+    "reshard.values",
+    "auto-parallel-config.sequence-parallel",
     lanes=("sim",),
     sim_faults="flip collective kind=reduce_scatter rank=1 bit=20 from=1",
-    detected_by=("reshard.values", "auto-parallel-config.sequence-parallel"),
 )
 def part_of_a_sum_damaged() -> None:
     """A card inverts one bit of its part of a sum over the ranks."""
 
 
-@fault(where="ranks", detected_by=("reshard.values",), after="paddle.distributed:reshard")
+@fault("reshard.values", where="ranks", after="paddle.distributed:reshard")
 def uneven_rows_shifted(result, tensor, mesh, placements):
     """Reshard shifts the rows by one where a number of rows is odd."""
     if tensor.shape[0] % 2:
@@ -154,26 +138,26 @@ def uneven_rows_shifted(result, tensor, mesh, placements):
         return dist.auto_parallel.api.dtensor_from_local(paddle.roll(local, 1, axis=0), mesh, placements)
 
 
-@fault(where="ranks", detected_by=("reshard.values",), after="paddle.distributed:reshard")
+@fault("reshard.values", where="ranks", after="paddle.distributed:reshard")
 def int64_becomes_float32_when_gathered(result, tensor, mesh, placements):
     """Reshard of int64 to whole tensors goes through float32."""
     if all(each.is_replicated() for each in placements) and tensor.dtype == paddle.int64:
         result._local_value().set_value(result._local_value().astype("float32").astype("int64"))
 
 
-@fault(detected_by=("auto-parallel-config.take-home",), breaks=FILES)
+@fault("auto-parallel-config.take-home", breaks=FILES)
 def script_sums_only_what_is_whole() -> None:
     """The script to take home adds up the summands only where the result is not cut."""
     replace_in_file("data/take_home/auto_trainer.py", "any(each.is_shard() for each in placements)", "False")
 
 
-@fault(where="ranks", detected_by=("auto-parallel-config.resume",), wraps="paddle.distributed:load_state_dict")
+@fault("auto-parallel-config.resume", where="ranks", wraps="paddle.distributed:load_state_dict")
 def moments_of_a_checkpoint_not_loaded(real, state_dict, path, *given, **named):
     """Loading a distributed checkpoint leaves AdamW's moments as they are."""
     real({name: value for name, value in state_dict.items() if "_moment" not in name}, path, *given, **named)
 
 
-@fault(where="ranks", detected_by=("auto-parallel-config.pinned",), wraps="paddle.distributed:load_state_dict", lanes=("sim",))
+@fault("auto-parallel-config.pinned", where="ranks", wraps="paddle.distributed:load_state_dict", lanes=("sim",))
 def names_of_a_checkpoint_refused(real, state_dict, path, *given, **named):
     """Loading a distributed checkpoint refuses names with a point."""
     if any("." in name for name in state_dict):

@@ -8,10 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import arrow, box, diagram, grid_of
-
-OF_RANK = ("first", "second", "third", "fourth")
-"""The tone of what a rank holds, in the order of the ranks."""
+from xpulab.chapters.shared.figures import OF_RANK, arrow, box, diagram, grid_of
 
 
 def held_by_each_rank(held: Sequence[Mapping[str, np.ndarray]], table: np.ndarray) -> None:

@@ -19,8 +19,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from xpulab import ranks
-from xpulab.chapters.shared.error_of_all import error_of_all
+from xpulab.chapters.shared import cases_on_ranks
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
@@ -195,32 +194,9 @@ def _flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------------------- on ranks
 
 
-def on_ranks(device: str) -> Callable[[Sequence[Case]], list[list[Any]]]:
-    """What check.grid takes as `run`: cases on RANKS ranks, in one start of them; of each case what each member holds."""
-
-    def run(cases: Sequence[Case]) -> list[list[Any]]:
-        every = [reshard_of(case) for case in cases]
-        of_ranks = ranks.run(_run, RANKS, every, device=device, time_limit=300.0)
-        return [[of_ranks[rank][number] for rank in sorted(one.mesh.flat)] for number, one in enumerate(every)]
-
-    return run
-
-
-def _run(every: Sequence[Reshard]) -> list[Any]:
-    """On a rank: of each case what it holds, or Paddle's error message; None where it is no member."""
-    dist.init_parallel_env()
-    rank = dist.get_rank()
-    found: list[Any] = []
-    for one in every:
-        if rank not in one.mesh:
-            found.append(None)
-            continue
-        ranks.step(one.name)
-        try:
-            found.append(_resharded(one, rank))
-        except Exception as error:  # only what data/refusals.yaml declares is left out, all other errors are red
-            found.append(error_of_all(error, one.name, one.mesh.size))
-    return found
+def on_ranks(device: str) -> Callable[[Sequence[Case]], list[Any]]:
+    """What check.grid takes as `run`: of each case what each rank of its mesh holds, or Paddle's error message."""
+    return cases_on_ranks.on_ranks(_resharded, RANKS, device, lambda _, held: held, lambda case: reshard_of(case).mesh.ravel())
 
 
 def placement_of(kind: str) -> Any:
@@ -230,7 +206,8 @@ def placement_of(kind: str) -> Any:
     return dist.Shard(int(kind[1:])) if kind[0] == "S" else dist.Replicate()
 
 
-def _resharded(one: Reshard, rank: int) -> dict[str, np.ndarray] | str:
+def _resharded(case: Case) -> dict[str, np.ndarray] | str:
+    one, rank = reshard_of(case), dist.get_rank()
     mesh = dist.ProcessMesh(one.mesh, dim_names=["x", "y"][: one.mesh.ndim])
     own = declared(one)[sorted(one.mesh.flat).index(rank)]
     kinds = one.source
@@ -284,14 +261,14 @@ def _read(tensor: Any) -> np.ndarray:
     return np.asarray(tensor._local_value().astype("float64").numpy())
 
 
-def add_row(device: str) -> Callable[[Table, Case, Sequence[Any]], None]:
+def add_row(device: str) -> Callable[[Table, Case, Any], None]:
     """What check.grid takes as `add_row`: a row with all blocks; the control is numbers that are one larger."""
 
-    def add(rows: Table, case: Case, of_ranks: Sequence[Any]) -> None:
+    def add(rows: Table, case: Case, of_ranks: list[Any] | str) -> None:
         one = reshard_of(case)
-        if errors := [each for each in of_ranks if isinstance(each, str)]:
-            shown = format_undeclared(errors[0], device, "reshard", one.dtype, form=one.name)
-            rows.equal(case.name, shown, "no error", control=errors[0])
+        if isinstance(of_ranks, str):
+            shown = format_undeclared(of_ranks, device, "reshard", one.dtype, form=one.name)
+            rows.equal(case.name, shown, "no error", control=of_ranks)
             return
         right = expected(one)
         try:

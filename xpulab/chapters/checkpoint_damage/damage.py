@@ -25,11 +25,6 @@ _PARTS = min(processes.AT_MOST, whole_cores())
 """In how many processes the cases are tried: as many as run at the same time."""
 
 
-def truncate(path: Path, older: Path) -> None:
-    """Cut the file in half."""
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 def flip(path: Path, older: Path) -> None:
     """Flip one bit of the file, after three quarters of it."""
     data = bytearray(path.read_bytes())
@@ -37,28 +32,14 @@ def flip(path: Path, older: Path) -> None:
     path.write_bytes(data)
 
 
-def delete(path: Path, older: Path) -> None:
-    """Delete the file."""
-    path.unlink()
-
-
-def swap(path: Path, older: Path) -> None:
-    """Replace the file by the same file of an older checkpoint."""
-    shutil.copyfile(older, path)
-
-
-def empty(path: Path, older: Path) -> None:
-    """Leave nothing in the file."""
-    path.write_bytes(b"")
-
-
-DAMAGES: dict[str, Callable[[Path, Path], None]] = {
-    "truncate": truncate,
+DAMAGES: dict[str, Callable[[Path, Path], Any]] = {
+    "truncate": lambda path, older: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "flip": flip,
-    "delete": delete,
-    "swap": swap,
-    "empty": empty,
+    "delete": lambda path, older: path.unlink(),
+    "swap": lambda path, older: shutil.copyfile(older, path),
+    "empty": lambda path, older: path.write_bytes(b""),
 }
+"""By name what damages a file; older: the same file of an older checkpoint."""
 
 
 @contextmanager

@@ -9,23 +9,19 @@ from unittest import mock
 from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 
 
-@fault(
-    detected_by=("checkpoint-damage.manifest", "checkpoint-damage.exercise-newest"),
-    smoke=("checkpoint-damage.smoke-flip",),
-    breaks=CELLS,
-)
+@fault("checkpoint-damage.manifest", "checkpoint-damage.exercise-newest", smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS)
 def manifest_not_verified() -> None:
     """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
-@fault(detected_by=("checkpoint-damage.manifest", "checkpoint-damage.exercise-copy"), breaks=CELLS)
+@fault("checkpoint-damage.manifest", "checkpoint-damage.exercise-copy", breaks=CELLS)
 def folder_not_verified() -> None:
     """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
 
 
-@fault(detected_by=("crash-save.newest", "crash-save.durable"), breaks=CELLS)
+@fault("crash-save.newest", "crash-save.durable", breaks=CELLS)
 def manifest_written_in_place() -> None:
     """The manifest is written under its own name, and not renamed."""
     replace_in_cells(
@@ -33,20 +29,20 @@ def manifest_written_in_place() -> None:
     )
 
 
-@fault(detected_by=("crash-save.durable",), breaks=CELLS)
+@fault("crash-save.durable", breaks=CELLS)
 def file_written_in_place() -> None:
     """A file is overwritten in place, under its own name."""
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
-@fault(where="everywhere", detected_by=("crash-save.no-room", "crash-save.full-disk"), wraps="paddle:save")
+@fault("crash-save.no-room", "crash-save.full-disk", where="everywhere", wraps="paddle:save")
 def full_disk_ignored(save, *given, **named):
     """A save that does not fit on the disk raises no error."""
     with contextlib.suppress(OSError):
         save(*given, **named)
 
 
-@fault(detected_by=("crash-save.rules",), breaks=CELLS, lanes=("sim",))
+@fault("crash-save.rules", breaks=CELLS, lanes=("sim",))
 def checkpoints_sorted_by_name() -> None:
     """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
@@ -55,21 +51,22 @@ def checkpoints_sorted_by_name() -> None:
     )
 
 
-@fault(detected_by=("checkpoint-damage.refused", "checkpoint-damage.pickles"), breaks=CELLS, lanes=("sim",))
+@fault("checkpoint-damage.refused", "checkpoint-damage.pickles", breaks=CELLS, lanes=("sim",))
 def unpickler_allows_everything() -> None:
     """The unpickler for untrusted files allows every import."""
     replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
-@fault(detected_by=("checkpoint-damage.missing-key-told", "checkpoint-damage.missing-key"), breaks=CELLS)
+@fault("checkpoint-damage.missing-key-told", "checkpoint-damage.missing-key", breaks=CELLS)
 def names_not_compared() -> None:
     """A state dict is loaded although a name of the model is missing in it."""
     replace_in_cells("network.state_dict().keys() ^ state.keys()", "state.keys() - network.state_dict().keys()")
 
 
 @fault(
+    "checkpoint-damage.silent",
+    "checkpoint-damage.loud",
     where="ranks",
-    detected_by=("checkpoint-damage.silent", "checkpoint-damage.loud"),
     wraps="paddlenlp.trainer:Trainer._load_optimizer_and_scheduler",
 )
 def unreadable_optimizer_skipped(real, self, checkpoint):
@@ -79,8 +76,8 @@ def unreadable_optimizer_skipped(real, self, checkpoint):
 
 
 @fault(
+    "crash-save.loads",
     where="ranks",
-    detected_by=("crash-save.loads",),
     after=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
 )
 def schedule_one_step_behind(_result, self, state):
@@ -88,7 +85,7 @@ def schedule_one_step_behind(_result, self, state):
     self.step(self.last_epoch - 1)
 
 
-@fault(detected_by=("crash-save.get-last-checkpoint",), wraps="paddlenlp.trainer.trainer_utils:get_last_checkpoint")
+@fault("crash-save.get-last-checkpoint", wraps="paddlenlp.trainer.trainer_utils:get_last_checkpoint")
 def markers_not_looked_at(real, folder, *given, **named):
     """The newest folder is taken, with or without the marker of a complete save."""
     with mock.patch.dict(os.environ, {"FLAG_LLM_PDC": "0"}):

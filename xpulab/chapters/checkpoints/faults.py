@@ -5,31 +5,28 @@ from __future__ import annotations
 from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
 
 
-@fault(detected_by=("resume.exact",), breaks=CELLS, lanes=("sim",))
+@fault("resume.exact", breaks=CELLS, lanes=("sim",))
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
 
 
-@fault(
-    where="everywhere",
-    detected_by=("resume.stock", "resume.exact"),
-    wraps="paddlenlp.trainer:Trainer._load_rng_state",
-)
+@fault("resume.stock", "resume.exact", where="everywhere", wraps="paddlenlp.trainer:Trainer._load_rng_state")
 def random_state_lost(_real, self, checkpoint):
     """The random state is not restored when a run is resumed."""
 
 
 @fault(
+    "resume.exact",
+    "resume.exercise-longer",
     where="everywhere",
-    detected_by=("resume.exact", "resume.exercise-longer"),
     wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
 )
 def schedule_not_restored(_real, self, state):
     """A resumed run begins with the learning rate of the first step."""
 
 
-@fault(detected_by=("checkpoint.exercise-values",), after="paddle:load")
+@fault("checkpoint.exercise-values", after="paddle:load")
 def load_drops_a_key(state, path, **configs):
     """`paddle.load` drops the last entry of a file."""
     if isinstance(state, dict) and len(state) > 1:
@@ -37,7 +34,8 @@ def load_drops_a_key(state, path, **configs):
 
 
 @fault(
-    detected_by=("checkpoint.smoke-values", "checkpoint.flattened"),
+    "checkpoint.smoke-values",
+    "checkpoint.flattened",
     smoke=("checkpoint.smoke-values", "resume.smoke-step"),
     after="paddle:load",
 )
@@ -46,13 +44,13 @@ def load_returns_zeros(state, *given, **named):
     return with_each_tensor(state, lambda tensor: paddle.zeros(tensor.shape, tensor.dtype))
 
 
-@fault(detected_by=("checkpoint.flattened",), breaks=CELLS, lanes=("sim",))
+@fault("checkpoint.flattened", breaks=CELLS, lanes=("sim",))
 def flattened_names_collide() -> None:
     """Flattening a nested state drops the names of the outer levels."""
     replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")
 
 
-@fault(where="ranks", detected_by=("checkpoint.file-sizes",), wraps="paddle:save")
+@fault("checkpoint.file-sizes", where="ranks", wraps="paddle:save")
 def second_moment_not_saved(real, state, path, *rest, **named):
     """A checkpoint holds only the first of the optimizer's two moments."""
     if isinstance(state, dict) and str(path).endswith(".pdopt"):
@@ -67,7 +65,7 @@ def with_each_tensor(value, change):
     return change(value) if isinstance(value, paddle.Tensor) else value
 
 
-@fault(detected_by=("checkpoint.large",), after="paddle:load")
+@fault("checkpoint.large", after="paddle:load")
 def last_block_not_read(state, *given, **named):
     """Of a large tensor the last block of 64 kB, which is read by itself, stays zero."""
     for value in state.values() if isinstance(state, dict) else ():

@@ -11,6 +11,7 @@ import paddle.distributed as dist
 
 from xpulab import ranks
 from xpulab.chapters.collectives.collective_cases import (
+    REDUCING,
     REFUSAL,
     UNDEFINED,
     Call,
@@ -20,7 +21,7 @@ from xpulab.chapters.collectives.collective_cases import (
     given,
     split_sizes,
 )
-from xpulab.chapters.shared.error_of_all import error_of_all
+from xpulab.chapters.shared.cases_on_ranks import error_of_all
 from xpulab.checks.grid import Case
 
 GUARD = 77
@@ -126,72 +127,56 @@ def _flat(parts: Sequence[paddle.Tensor]) -> paddle.Tensor:
     return paddle.concat([part.reshape([-1]) for part in parts])
 
 
-def _op(call: Call) -> Any:
-    return getattr(dist.ReduceOp, call.op)
-
-
 Result = tuple[paddle.Tensor | None, Stay]
 
 
-def _made(call: Call, plain: Callable[..., Any], stream: Callable[..., Any], *given: Any, **options: Any) -> None:
-    """Call the form, and wait for it where it returns at once."""
-    if call.form == "async":
-        task = plain(*given, **options, sync_op=False)
-        if task is not None:  # none in a group of one rank
-            task.wait()  # read results only after it
-    else:
-        (stream if call.form == "stream" else plain)(*given, **options)
+def _made(call: Call, name: str, *given: Any, **options: Any) -> None:
+    """Call the function of this name in its form, and wait for it where it returns at once."""
+    if call.kind in REDUCING:
+        options["op"] = getattr(dist.ReduceOp, call.op)
+    if call.form != "async":
+        getattr(dist.stream if call.form == "stream" else dist, name)(*given, **options)
+        return
+    task = getattr(dist, name)(*given, **options, sync_op=False)
+    if task is not None:  # none in a group of one rank
+        task.wait()  # read results only after it
 
 
-def _all_reduce(call: Call, rank: int, group: Any) -> Result:
+def _in_place(call: Call, rank: int, group: Any) -> Result:
+    """all_reduce, reduce and broadcast write to the tensor that they read."""
     x, stay = _placed(given(call, rank), call)
-    _made(call, dist.all_reduce, dist.stream.all_reduce, x, op=_op(call), group=group)
-    return x, stay
-
-
-def _reduce(call: Call, rank: int, group: Any) -> Result:
-    x, stay = _placed(given(call, rank), call)
-    _made(call, dist.reduce, dist.stream.reduce, x, dst=call.root, op=_op(call), group=group)
-    return (x if rank == call.root else None), stay
-
-
-def _broadcast(call: Call, rank: int, group: Any) -> Result:
-    x, stay = _placed(given(call, rank), call)
-    _made(call, dist.broadcast, dist.stream.broadcast, x, src=call.root, group=group)
-    return x, stay
+    root = {"reduce": {"dst": call.root}, "broadcast": {"src": call.root}}.get(call.kind, {})
+    _made(call, call.kind, x, **root, group=group)
+    return (None if call.kind == "reduce" and rank != call.root else x), stay
 
 
 def _all_gather(call: Call, rank: int, group: Any) -> Result:
     x, stay = _input(call, rank)
     if call.form != "stream":
         parts: list[paddle.Tensor] = []
-        _made(call, dist.all_gather, dist.stream.all_gather, parts, x, group=group)
+        _made(call, "all_gather", parts, x, group=group)
         return _flat(parts), stay
     out, around = _unfilled([len(call.members) * call.size], call)
-    dist.stream.all_gather(out, x, group=group)
+    _made(call, "all_gather", out, x, group=group)
     return out, {**stay, **around}
 
 
 def _gather(call: Call, rank: int, group: Any) -> Result:
     x, stay = _input(call, rank)
     parts: list[paddle.Tensor] = []
-    _made(call, dist.gather, dist.stream.gather, x, parts if rank == call.root else None, dst=call.root, group=group)
+    _made(call, "gather", x, parts if rank == call.root else None, dst=call.root, group=group)
     return (_flat(parts) if rank == call.root else None), stay
 
 
-def _scatter(call: Call, rank: int, group: Any) -> Result:
-    x, stay = _input(call, rank)
-    out, around = _unfilled(call.shape, call)
-    sent = (x if call.form == "stream" else _parts(x, call)) if rank == call.root else None
-    _made(call, dist.scatter, dist.stream.scatter, out, sent, src=call.root, group=group)
-    return out, {**stay, **around}
-
-
-def _reduce_scatter(call: Call, rank: int, group: Any) -> Result:
+def _scattered(call: Call, rank: int, group: Any) -> Result:
+    """scatter and reduce_scatter take a part for each member: tensors, or in the form of a stream one tensor of all."""
     x, stay = _input(call, rank)
     out, around = _unfilled(call.shape, call)
     sent = x if call.form == "stream" else _parts(x, call)
-    _made(call, dist.reduce_scatter, dist.stream.reduce_scatter, out, sent, op=_op(call), group=group)
+    if call.kind == "scatter":
+        _made(call, "scatter", out, sent if rank == call.root else None, src=call.root, group=group)
+    else:
+        _made(call, "reduce_scatter", out, sent, group=group)
     return out, {**stay, **around}
 
 
@@ -205,18 +190,14 @@ def _all_to_all(call: Call, rank: int, group: Any) -> Result:
     out, around = _unfilled([int(sizes[:, place].sum())], call)
     sent = x[: int(sizes[place].sum())]
     splits = {"in_split_sizes": sizes[place].tolist(), "out_split_sizes": sizes[:, place].tolist()}
-    of_parts = {} if call.parts == "equal" else splits
-    _made(call, dist.alltoall_single, dist.stream.alltoall_single, out, sent, **of_parts, group=group)
+    _made(call, "alltoall_single", out, sent, **({} if call.parts == "equal" else splits), group=group)
     return out, {**stay, **around}
 
 
 _CALLS: dict[str, Callable[[Call, int, Any], Result]] = {
-    "all_reduce": _all_reduce,
-    "reduce": _reduce,
-    "broadcast": _broadcast,
+    **dict.fromkeys(("all_reduce", "reduce", "broadcast"), _in_place),
+    **dict.fromkeys(("scatter", "reduce_scatter"), _scattered),
     "all_gather": _all_gather,
     "gather": _gather,
-    "scatter": _scatter,
-    "reduce_scatter": _reduce_scatter,
     "all_to_all": _all_to_all,
 }

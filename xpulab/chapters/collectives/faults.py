@@ -10,7 +10,7 @@ SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
 
 
-@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:broadcast")
+@fault("collectives.moves", where="ranks", wraps="paddle.distributed:broadcast")
 def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):
     """In a group that does not begin with rank 0, broadcast takes the source's number for its place among the first ranks."""
     if group is not None and group.ranks != list(range(group.nranks)):
@@ -18,7 +18,7 @@ def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **k
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
+@fault("collectives.pairs", where="ranks", wraps="paddle.distributed:all_reduce")
 def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
     """A sum of two ranks that have no link is the value of one of them."""
     own = tensor.clone()
@@ -28,7 +28,7 @@ def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+@fault("collectives.algorithms", where="ranks", wraps="paddle.distributed:all_reduce")
 def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
     """Messages that are small enough for a tree are added with the digits of bfloat16."""
     if tensor.dtype == paddle.float32 and 100 <= tensor.size < 32_768:
@@ -36,14 +36,14 @@ def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.repeats",), after="paddle.distributed:all_reduce")
+@fault("collectives.repeats", where="ranks", after="paddle.distributed:all_reduce")
 def one_sum_in_thirteen_differs(task, tensor, *args, **kwargs):
     """Each thirteenth sum of a long message has another last bit."""
     if tensor.dtype == paddle.float32 and tensor.size > 4096 and next(calls) % 13 == 0:
         tensor.scale_(1 + 2**-22)
 
 
-@fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+@fault("collectives.messages", where="ranks", wraps="paddle.distributed:batch_isend_irecv")
 def last_message_is_lost(real, batch):
     """The last of several messages to one rank never reaches its tensor."""
     for task in real(batch):
@@ -54,26 +54,24 @@ def last_message_is_lost(real, batch):
     return []
 
 
-@fault(lanes=("sim",), where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
+@fault("collectives.copies", lanes=("sim",), where="ranks", wraps="paddle:Tensor.clone")
 def copy_reads_later_writes(_real, self):
     """A copy on the card reads its source after the next write to it."""
     return self
 
 
-@fault(lanes=("sim",), where="ranks", detected_by=("all-to-all.values",), after="paddle.distributed:alltoall")
+@fault("all-to-all.values", lanes=("sim",), where="ranks", after="paddle.distributed:alltoall")
 def list_of_parts_reversed(task, parts, *args, **kwargs):
     """All-to-all of a list returns the parts in reverse order."""
     parts.reverse()
 
 
 @fault(
+    "collectives.sum-everywhere",
+    "collectives.reductions",
+    "collectives.sizes",
+    "collectives.exercise-sum",
     where="ranks",
-    detected_by=(
-        "collectives.sum-everywhere",
-        "collectives.reductions",
-        "collectives.sizes",
-        "collectives.exercise-sum",
-    ),
     smoke=("collectives.smoke-values",),
     wraps=("paddle.distributed:all_reduce", "paddle.distributed.communication.stream:all_reduce"),
 )
@@ -84,12 +82,12 @@ def sum_forgets_a_rank(real, tensor, *rest, **named):
     return real(tensor, *rest, **named)
 
 
-@fault(lanes=("sim",), sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
+@fault("hang.slow", lanes=("sim",), sim_faults="slow copy rank=1 factor=100")
 def slow_link() -> None:
     """The copies of one card take a hundred times as long."""
 
 
-@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:all_reduce")
+@fault("collectives.reductions", where="ranks", wraps="paddle.distributed.communication.stream:all_reduce")
 def sum_in_bfloat16(real, tensor, *args, **kwargs):
     """all_reduce sends float32 as bfloat16."""
     if tensor.dtype == paddle.float32:
@@ -97,24 +95,24 @@ def sum_in_bfloat16(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault(lanes=("sim",), where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
+@fault("collectives.barrier", lanes=("sim",), where="ranks", wraps="paddle.distributed:barrier")
 def barrier_without_effect(_real, *args, **kwargs):
     """Barrier returns at once."""
 
 
-@fault(detected_by=("collectives.exercise-steps",), breaks=CELLS)
+@fault("collectives.exercise-steps", breaks=CELLS)
 def ring_stops_adding_too_early() -> None:
     """The last addition of the ring is a replacement."""
     replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
 
 
-@fault(where="ranks", detected_by=("collectives.ranks",), wraps="paddle.distributed:get_rank")
+@fault("collectives.ranks", where="ranks", wraps="paddle.distributed:get_rank")
 def ranks_counted_from_one(real, *args, **kwargs):
     """The number of a rank counts from one."""
     return real(*args, **kwargs) + 1
 
 
-@fault(where="ranks", detected_by=("hang.slow-rank",), wraps="paddle:Tensor.__matmul__")
+@fault("hang.slow-rank", where="ranks", wraps="paddle:Tensor.__matmul__")
 def another_rank_slower_than_the_busy_one(real, self, other):
     """The first rank takes forty times as long for a product of matrices."""
     if dist.get_rank() == 0:
@@ -123,7 +121,7 @@ def another_rank_slower_than_the_busy_one(real, self, other):
     return real(self, other)
 
 
-@fault(where="ranks", detected_by=("hang.root-cause", "hang.stack"), wraps="paddle.distributed:all_reduce")
+@fault("hang.root-cause", "hang.stack", where="ranks", wraps="paddle.distributed:all_reduce")
 def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
     """The first rank never returns from the sum of four numbers."""
     if dist.get_rank() == 0 and tensor.shape == [4]:
@@ -131,7 +129,7 @@ def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault(detected_by=("hang.reason",), breaks=CELLS)
+@fault("hang.reason", breaks=CELLS)
 def error_swallowed_by_a_rank() -> None:
     """A rank that meets an error ends without showing it."""
     replace_in_cells('raise ValueError("no such file: shard 7")', "os._exit(1)")

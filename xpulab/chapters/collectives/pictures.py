@@ -11,9 +11,6 @@ import numpy as np
 from xpulab.chapters.shared import figures
 from xpulab.ranks.report import RankReport
 
-OF_RANK = ("first", "second", "third", "fourth")
-"""The tone of the values that come from rank 0, 1, ...; the fifth rank has that of the first again."""
-
 LOW = 0.1
 """Where the lowest row of squares begins, so that its edge is inside the axes."""
 
@@ -35,7 +32,8 @@ def before_and_after(before: np.ndarray, after: Mapping[str, np.ndarray]) -> Non
     for rank in range(rows):
         axes.text(left - 0.2, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
     for title, values in panels.items():
-        tones = np.array([[_tone(value, before) for value in row] for row in values])
+        of_start = np.vectorize(lambda value: figures.OF_RANK[int(value // 10) % len(figures.OF_RANK)], otypes=[object])
+        tones = np.where(np.isin(values, before), of_start(values), "strong")
         figures.grid_of(axes, values, left, LOW, tones=tones, label=title)
         left += values.shape[1] + gap
     figures.arrow(axes, (1.6 + before.shape[1] + 0.5, rows / 2), (1.6 + before.shape[1] + gap - 0.5, rows / 2))
@@ -133,10 +131,6 @@ def timeline(reports: Sequence[RankReport], seconds: float, root_cause: int | No
     axes.set_title("All ranks but one wait in all_reduce", loc="left")
     _legend(axes, shown)
     plt.show()
-
-
-def _tone(value: float, before: np.ndarray) -> str:
-    return OF_RANK[int(value // 10) % len(OF_RANK)] if value in before else "strong"
 
 
 def _to_next_rank(axes: plt.Axes, x: float, y: float, last: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,25 +15,19 @@ def damages(holding: bytes) -> dict[str, Callable[[Path], None]]:
 
     holding: bytes of a tensor that the file of rank 1 contains; one of their bits is changed.
     """
+
+    def flip(path: Path) -> None:
+        data = bytearray((path / SECOND).read_bytes())
+        data[data.index(holding) + 2] ^= 64  # a high bit of the mantissa of a float32
+        (path / SECOND).write_bytes(data)
+
     return {
         "part missing": lambda path: (path / SECOND).unlink(),
-        "bit flipped": lambda path: flip_a_bit(path / SECOND, holding),
-        "part short": lambda path: shorten(path / SECOND),
+        "bit flipped": flip,
+        "part short": lambda path: os.truncate(path / SECOND, (path / SECOND).stat().st_size // 2),
     }
 
 
 def outcomes(of_ranks: Iterable[str]) -> list[str]:
     """What each rank found, "right" or "wrong"; "an error" for any other text."""
     return [each if each in ("right", "wrong") else "an error" for each in of_ranks]
-
-
-def flip_a_bit(file: Path, holding: bytes) -> None:
-    """Change one bit of the third of these bytes, a high bit of the mantissa of a float32."""
-    data = bytearray(file.read_bytes())
-    data[data.index(holding) + 2] ^= 64
-    file.write_bytes(data)
-
-
-def shorten(file: Path) -> None:
-    """Keep the first half of a file, as a full disk or a crash does."""
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])

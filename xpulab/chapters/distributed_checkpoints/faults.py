@@ -11,8 +11,7 @@ CHECKPOINT = "paddle.distributed.flex_checkpoint"
 
 
 @fault(
-    detected_by=("distributed-checkpoint.state", "distributed-checkpoint.exercise-tensors"),
-    wraps="paddle.optimizer:AdamW.sharded_state_dict",
+    "distributed-checkpoint.state", "distributed-checkpoint.exercise-tensors", wraps="paddle.optimizer:AdamW.sharded_state_dict"
 )
 def second_moments_not_listed(real, self, *given, **named):
     """The optimizer's sharded state does not list its second moments."""
@@ -20,8 +19,9 @@ def second_moments_not_listed(real, self, *given, **named):
 
 
 @fault(
+    "distributed-checkpoint.smoke-reshard",
+    "distributed-checkpoint.exercise-sources",
     where="everywhere",
-    detected_by=("distributed-checkpoint.smoke-reshard", "distributed-checkpoint.exercise-sources"),
     smoke=("distributed-checkpoint.smoke-reshard",),
     after=f"{CHECKPOINT}.dcp.resharder:compute_overlap",
 )
@@ -32,9 +32,10 @@ def last_row_of_a_part_not_loaded(result, *given):
 
 
 @fault(
+    "distributed-checkpoint.reshard",
+    "distributed-checkpoint.damage",
     lanes=("cpu", "sim"),
     where="ranks",
-    detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.damage"),
     after="paddle.distributed:load_state_dict",
 )
 def parts_of_another_rank_loaded(_result, state, path, *args, **kwargs):
@@ -50,16 +51,13 @@ def parts_of_another_rank_loaded(_result, state, path, *args, **kwargs):
                 each.local_tensor.set_value(other)
 
 
-@fault(
-    detected_by=("distributed-checkpoint.resume",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault("distributed-checkpoint.resume", wraps="paddle.distributed:load_state_dict")
 def powers_not_loaded(real, state, path, *args, **kwargs):
     """Loading a checkpoint leaves the powers of beta of AdamW as they were."""
     return real({name: each for name, each in state.items() if "_pow_acc" not in name}, path, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("distributed-checkpoint.damage-plain",), wraps="paddle.distributed:load_state_dict")
+@fault("distributed-checkpoint.damage-plain", where="ranks", wraps="paddle.distributed:load_state_dict")
 def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
     """A part whose file is missing is read as zeros."""
     if "intact" in path or "damage-" not in path or os.path.exists(os.path.join(path, "1_0.distcp")):
@@ -68,30 +66,26 @@ def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
         each.local_tensor.zero_()
 
 
-@fault(
-    where="ranks",
-    detected_by=("load-memory.share",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault("load-memory.share", where="ranks", wraps="paddle.distributed:load_state_dict")
 def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     """While a rank loads, it holds the files of all ranks."""
     _held = [paddle.load(str(file)) for file in pathlib.Path(path).glob("*.distcp") if "heavy" in path]
     return real(state, path, *args, **kwargs)
 
 
-@fault(lanes=("sim",), where="ranks", detected_by=("load-memory.offload",), wraps="paddle.distributed:load_state_dict")
+@fault("load-memory.offload", lanes=("sim",), where="ranks", wraps="paddle.distributed:load_state_dict")
 def offload_while_loading_ignored(real, state, path, *args, offload=False, **kwargs):
     """Loading with offload=True reads the files into the memory of the card."""
     return real(state, path, *args, **kwargs)
 
 
-@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful"), breaks=CELLS)
+@fault("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful", breaks=CELLS)
 def flag_not_set_while_loading() -> None:
     """The check before loading leaves FLAGS_use_stride_kernel as it is."""
     replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")
 
 
-@fault(detected_by=("distributed-checkpoint.take-home",), breaks=FILES)
+@fault("distributed-checkpoint.take-home", breaks=FILES)
 def script_with_another_digest() -> None:
     """The script to take home computes another digest than the lesson."""
     replace_in_file("data/take_home/resume_anywhere.py", "hashlib.sha256", "hashlib.blake2b")

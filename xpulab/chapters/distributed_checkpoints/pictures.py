@@ -12,7 +12,6 @@ from xpulab.chapters.shared import figures
 Place = tuple[slice, ...]
 """The position of a slice in a tensor: rows and columns."""
 
-_TONES = ("first", "second", "third", "fourth")
 _TENSORS = ("embed.weight", "widen.weight", "narrow.weight")
 _SCALE, _GAP, _LEFT, _ROW = 0.42, 2.2, 3.4, 7.4
 
@@ -54,5 +53,5 @@ def _slice(axes: plt.Axes, x: float, bottom: float, rows: int, place: Place, ran
         (across.stop - across.start) * _SCALE,
         (down.stop - down.start) * _SCALE,
         str(rank),
-        _TONES[rank % len(_TONES)],
+        figures.OF_RANK[rank % len(figures.OF_RANK)],
     )

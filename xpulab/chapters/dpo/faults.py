@@ -8,7 +8,7 @@ from unittest import mock
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, replace_in_cells, replace_in_file
 
 
-@fault(detected_by=("dpo.reference-is-frozen",), after="paddlenlp.trl:DPOTrainer.get_batch_metrics")
+@fault("dpo.reference-is-frozen", after="paddlenlp.trl:DPOTrainer.get_batch_metrics")
 def reference_model_trains(loss, self, ref_model, model, batch, train_eval="train"):
     """The reference model is updated together with the policy."""
     if ref_model is not None:
@@ -17,15 +17,13 @@ def reference_model_trains(loss, self, ref_model, model, batch, train_eval="trai
 
 
 @fault(
-    detected_by=(
-        "dpo.margin",
-        "dpo.accuracy",
-        "dpo.first-gradients",
-        "dpo.style",
-        "dpo.scores",
-        "dpo.loss",
-        "dpo.evaluation",
-    ),
+    "dpo.margin",
+    "dpo.accuracy",
+    "dpo.first-gradients",
+    "dpo.style",
+    "dpo.scores",
+    "dpo.loss",
+    "dpo.evaluation",
     smoke=("dpo.smoke-loss", "dpo.smoke-training"),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
@@ -34,10 +32,7 @@ def margin_with_the_wrong_sign(loss, self, pi_chosen, pi_rejected, ref_chosen, r
     return loss(self, pi_rejected, pi_chosen, ref_rejected, ref_chosen)
 
 
-@fault(
-    detected_by=("dpo.question-has-no-gradient", "dpo.packing", "dpo.log-probabilities"),
-    wraps="paddlenlp.trl:DPOCriterion.dpo_logps",
-)
+@fault("dpo.question-has-no-gradient", "dpo.packing", "dpo.log-probabilities", wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def question_is_learned(logps, self, logits, chosen, rejected, bounds, average_log_prob=False):
     """The tokens of the question count as part of both answers."""
     bounds = bounds.clone()
@@ -45,20 +40,18 @@ def question_is_learned(logps, self, logits, chosen, rejected, bounds, average_l
     return logps(self, logits, chosen, rejected, bounds, average_log_prob)
 
 
-@fault(detected_by=("dpo.packing", "dpo.first-gradients"), after="paddlenlp.trl:preprocess_preference_data")
+@fault("dpo.packing", "dpo.first-gradients", after="paddlenlp.trl:preprocess_preference_data")
 def mask_only_causal(example, *given):
     """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
     return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
 
 
 @fault(
-    detected_by=(
-        "dpo.own-loss",
-        "dpo.first-gradients",
-        "dpo.beta-limits",
-        "dpo.exercise-beta",
-        "dpo.exercise-ipo",
-    ),
+    "dpo.own-loss",
+    "dpo.first-gradients",
+    "dpo.beta-limits",
+    "dpo.exercise-beta",
+    "dpo.exercise-ipo",
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
 def beta_ignored(loss, self, *logps):
@@ -67,61 +60,57 @@ def beta_ignored(loss, self, *logps):
         return loss(self, *logps)
 
 
-@fault(
-    detected_by=("dpo.starts-at-ln-2",),
-    smoke=("dpo.smoke-first-loss",),
-    wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
-)
+@fault("dpo.starts-at-ln-2", smoke=("dpo.smoke-first-loss",), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
 def reference_ignored(loss, self, a, b, c, d):
     """The loss ignores the reference model."""
     return loss(self, a, b, 0 * c, 0 * d)
 
 
-@fault(detected_by=("dpo.first-gradients",), wraps="paddle:Tensor.backward")
+@fault("dpo.first-gradients", wraps="paddle:Tensor.backward")
 def preference_gradients_doubled(backward, self, *given, **named):
     """Every gradient of preference training is twice as large."""
     return backward(self * 2, *given, **named)
 
 
-@fault(detected_by=("dpo.packing",), breaks=CELLS)
+@fault("dpo.packing", breaks=CELLS)
 def answers_exchanged_in_the_data() -> None:
     """The data set exchanges chosen and rejected answers."""
     replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')
 
 
-@fault(detected_by=("dpo.saved",), breaks=CELLS)
+@fault("dpo.saved", breaks=CELLS)
 def start_model_is_saved() -> None:
     """The start model is saved instead of the trained one."""
     replace_in_cells("policy.save_pretrained(folder)", "start_model.save_pretrained(folder)")
 
 
-@fault(lanes=("sim",), detected_by=("device-proof.dpo-places",), after="paddlenlp.trl:DPOTrainer.__init__")
+@fault("device-proof.dpo-places", lanes=("sim",), after="paddlenlp.trl:DPOTrainer.__init__")
 def reference_on_the_cpu(_result, self, *given, **named):
     """The reference model stays on the CPU."""
     if self.ref_model is not None:
         self.ref_model.to("cpu")
 
 
-@fault(detected_by=("dpo.sentences",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+@fault("dpo.sentences", wraps="paddlenlp.generation.utils:get_unfinished_flag")
 def generation_does_not_stop(_real, input_ids, unfinished, *given):
     """Generation goes on after the end token."""
     return unfinished
 
 
-@fault(detected_by=("dpo.loss-falls",), after="paddlenlp.trl:DPOTrainer.__init__")
+@fault("dpo.loss-falls", after="paddlenlp.trl:DPOTrainer.__init__")
 def policy_is_its_own_reference(_result, self, *given, **named):
     """The reference model is the policy itself, not a copy."""
     if self.ref_model is not None:
         self.ref_model = self.ref_model_wrapped = self.model
 
 
-@fault(detected_by=("dpo.policy-moves", "device-proof.dpo-moments"), wraps="paddle.optimizer:AdamW.__init__")
+@fault("dpo.policy-moves", "device-proof.dpo-moments", wraps="paddle.optimizer:AdamW.__init__")
 def optimizer_leaves_out_norms_and_biases(start, self, *given, parameters, **named):
     """The optimizer does not have the weights of norms and biases."""
     start(self, *given, parameters=[each for each in parameters if len(each.shape) > 1], **named)
 
 
-@fault(detected_by=("dpo.take-home",), breaks=FILES)
+@fault("dpo.take-home", breaks=FILES)
 def script_exchanges_the_answers() -> None:
     """The script that a reader takes home exchanges chosen and rejected answers."""
     replace_in_file(

@@ -1,7 +1,7 @@
 """The same seeded training step on every card: a card whose result differs from that of the majority is the suspect.
 
-A vote needs no stored value: cards of one model must compute the same bits from the same numbers. Offered: cards_of, on,
-step, step_on_each, by_part, suspects, altered, example, and for the memory of the cards write_each. Not run on a GPU or XPU.
+A vote needs no stored value: cards of one model must compute the same bits from the same numbers. Not run
+on a GPU or XPU.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def write_each(cards: Sequence[str], bytes_each: int) -> Memory:
     """
     tensors, places, grew, written = {}, {}, {}, {}
     for number, card in enumerate(cards):
-        written[card] = _pattern(number, bytes_each)
+        places_of_pattern = np.arange(bytes_each // 4, dtype="uint32")
+        written[card] = (places_of_pattern * np.uint32(_ODD) + np.uint32(number + 1)).view("int32")
         before = _allocated(cards)
         with on(card):
             tensors[card] = paddle.to_tensor(written[card])
@@ -145,12 +146,6 @@ def write_each(cards: Sequence[str], bytes_each: int) -> Memory:
         after = _allocated(cards)
         grew[card] = [each for each in cards if after[each] - before[each] >= bytes_each]
     return Memory(places, grew, written, {card: tensor.numpy() for card, tensor in tensors.items()})
-
-
-def _pattern(number: int, bytes_each: int) -> np.ndarray:
-    """Numbers that differ between positions and between cards, int32."""
-    positions = np.arange(bytes_each // 4, dtype="uint32")
-    return (positions * np.uint32(_ODD) + np.uint32(number + 1)).view("int32")
 
 
 def _allocated(cards: Sequence[str]) -> dict[str, int]:

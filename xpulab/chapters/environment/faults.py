@@ -17,8 +17,9 @@ def _is_second_card() -> bool:
 
 
 @fault(
+    "card-vote.step",
+    "card-vote.repeat",
     lanes=("sim",),
-    detected_by=("card-vote.step", "card-vote.repeat"),
     smoke=("card-vote.step", "card-vote.repeat"),
     after="paddle.nn.functional:cross_entropy",
 )
@@ -27,15 +28,15 @@ def one_card_does_not_repeat(loss, *given):
     return loss + 1e-3 * paddle.rand([]) if _is_second_card() else loss
 
 
-@fault(lanes=("sim",), detected_by=("card-vote.memory",), smoke=("card-vote.memory",), wraps="paddle:set_device")
+@fault("card-vote.memory", lanes=("sim",), smoke=("card-vote.memory",), wraps="paddle:set_device")
 def set_device_stays_on_the_first_card(set_device, device):
     """paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
     return set_device(str(device).replace(":1", ":0"))
 
 
 @fault(
+    "hardware.identities",
     lanes=("sim",),
-    detected_by=("hardware.identities",),
     smoke=("hardware.identities",),
     after=("xpulab.sim:serial_number", "xpulab.doctor.xpu_smi:run_tool"),
 )
@@ -45,18 +46,18 @@ def one_card_is_listed_twice(shown, *_given):
     return text if isinstance(shown, str) else replace(shown, output=text)
 
 
-@fault(lanes=("sim",), detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
+@fault("bandwidth.clock", lanes=("sim",), wraps="paddle:device.synchronize")
 def synchronize_does_not_wait(_real, device=None):
     """paddle.device.synchronize returns at once, so every clock stops too early."""
 
 
-@fault(lanes=("sim",), detected_by=("bandwidth.data-sheet",), wraps="time:perf_counter")
+@fault("bandwidth.data-sheet", lanes=("sim",), wraps="time:perf_counter")
 def clock_runs_too_slowly(real):
     """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
     return real() / 1e6
 
 
-@fault(lanes=("cpu", "sim"), detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
+@fault("passport.defects", lanes=("cpu", "sim"), wraps="paddle.nn.functional:embedding")
 def repeated_rows_count_once(embedding, tokens, table):
     """An embedding's gradient counts a token that occurs several times once, as users of XPUs reported."""
     first = paddle.to_tensor([token not in tokens.tolist()[:place] for place, token in enumerate(tokens.tolist())])
@@ -65,8 +66,8 @@ def repeated_rows_count_once(embedding, tokens, table):
 
 
 @fault(
+    "hardware.cards",
     lanes=("sim",),
-    detected_by=("hardware.cards",),
     smoke=("hardware.cards",),
     wraps=("xpulab.sim:loaded_cards", "xpulab.doctor.meant:visible_cards"),
 )
@@ -76,23 +77,19 @@ def card_hidden_from_paddle(count, *machine):
     return (shown[0] + 1, shown[1]) if machine else shown and shown + 1
 
 
-@fault(lanes=("sim",), detected_by=("install.run-check",), wraps="paddle.utils:run_check")
+@fault("install.run-check", lanes=("sim",), wraps="paddle.utils:run_check")
 def run_check_verifies_the_cpu(_real):
     """paddle.utils.run_check finds no card, verifies the CPU and reports success."""
     return print("PaddlePaddle works well on 1 CPU.\nPaddlePaddle is installed successfully!")
 
 
-@fault(detected_by=("install.imports",), breaks=MACHINE)
+@fault("install.imports", breaks=MACHINE)
 def package_of_the_stack_does_not_fit() -> None:
     """A package of PaddleNLP's stack cannot be imported, because another one has a version that it was not made for."""
     sys.modules["paddlenlp.trl"] = None
 
 
-@fault(
-    detected_by=("numerics.matmul", "numerics.first-product"),
-    smoke=("numerics.first-product",),
-    wraps="paddle:Tensor.__matmul__",
-)
+@fault("numerics.matmul", "numerics.first-product", smoke=("numerics.first-product",), wraps="paddle:Tensor.__matmul__")
 def matmul_in_bfloat16(product, *factors):
     """Matrix products are computed in bfloat16 where float32 was asked for."""
     return product(*(each.astype("bfloat16").astype(each.dtype) for each in factors))
@@ -106,36 +103,31 @@ def _folder_with_a_distribution(name: str, version: str) -> str:
     return str(folder.parent)
 
 
-@fault(detected_by=("install.one-framework", "hardware.diagnosis"), smoke=("install.one-framework",), breaks=MACHINE)
+@fault("install.one-framework", "hardware.diagnosis", smoke=("install.one-framework",), breaks=MACHINE)
 def two_frameworks() -> None:
     """A second distribution that provides paddle is installed."""
     sys.path.append(_folder_with_a_distribution("paddlepaddle-gpu", "3.3.1"))
 
 
-@fault(detected_by=("install.versions",), smoke=("install.versions",), breaks=MACHINE)
+@fault("install.versions", smoke=("install.versions",), breaks=MACHINE)
 def numpy_too_new() -> None:
     """The installed numpy is too new for PaddleNLP."""
     sys.path.insert(0, _folder_with_a_distribution("numpy", "2.4.0"))
 
 
-@fault(lanes=("sim",), detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
+@fault("numerics.place", lanes=("sim",), smoke=("numerics.place",), wraps="paddle:to_tensor")
 def stays_on_the_cpu(to_tensor, data, dtype=None, place=None, stop_gradient=True):
     """Tensors are made on the CPU, whatever device is selected."""
     return to_tensor(data, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=stop_gradient)
 
 
-@fault(
-    lanes=("sim",),
-    detected_by=("hardware.diagnosis",),
-    smoke=("hardware.diagnosis",),
-    wraps="xpulab.doctor.paddle_facts:paddle_facts",
-)
+@fault("hardware.diagnosis", lanes=("sim",), smoke=("hardware.diagnosis",), wraps="xpulab.doctor.paddle_facts:paddle_facts")
 def wheel_of_another_device(facts):
     """The installed wheel was built for another device."""
     return replace(facts(), built_for="gpu")
 
 
-@fault(detected_by=("numerics.storage", "numerics.exercise-rounding"), wraps="paddle:Tensor.astype")
+@fault("numerics.storage", "numerics.exercise-rounding", wraps="paddle:Tensor.astype")
 def bfloat16_cast_truncates(cast, self, dtype):
     """A cast to bfloat16 truncates instead of rounding."""
     if str(dtype).endswith("bfloat16") and str(self.dtype).endswith("float32"):
@@ -143,7 +135,7 @@ def bfloat16_cast_truncates(cast, self, dtype):
     return cast(self, dtype)
 
 
-@fault(detected_by=("bandwidth.round-trip",), wraps="paddle:Tensor.numpy")
+@fault("bandwidth.round-trip", wraps="paddle:Tensor.numpy")
 def transposed_copy_in_memory_order(real, self, *given):
     """A transposed tensor is copied to the host in the order of its memory."""
     if self.is_contiguous():
@@ -151,18 +143,13 @@ def transposed_copy_in_memory_order(real, self, *given):
     return real(self.contiguous()).reshape(-1, order="F").reshape(self.shape)
 
 
-@fault(
-    detected_by=("numerics.first-training", "numerics.exercise-gradients"),
-    wraps="paddle.optimizer:Optimizer.clear_grad",
-)
+@fault("numerics.first-training", "numerics.exercise-gradients", wraps="paddle.optimizer:Optimizer.clear_grad")
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
     """clear_grad keeps the gradients, so that those of all steps add up."""
 
 
 @fault(
-    detected_by=("bandwidth.baseline",),
-    wraps="paddle:Tensor.clone",
-    not_run="it compares where a baseline of this machine was measured only",
+    "bandwidth.baseline", wraps="paddle:Tensor.clone", not_run="it compares where a baseline of this machine was measured only"
 )
 def copies_on_the_device_go_through_the_host(clone, self):
     """A copy on the device goes to the host and back, which is right and many times slower."""

@@ -16,7 +16,6 @@ from collections.abc import Collection
 from xpulab.checks.shown import red_lines, show
 from xpulab.doctor import paddle_facts
 from xpulab.doctor.detect import detect
-from xpulab.doctor.finding import Finding
 from xpulab.doctor.installation import failed_import
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import TIMEOUT, probe_import
@@ -37,15 +36,11 @@ def paddle_works(timeout: float = TIMEOUT) -> bool:
     finding = failed_import(detect().device, "paddle", step)
     paddle_facts.remember_failure(PaddleFacts(error=step.detail, known=finding.known))
     _show(f"{finding.seen}\ncause: {finding.cause}\nfix: {finding.remedy}", {METADATA_KEY: {"known": finding.known}})
-    _leave_out_from_now_on(finding)
-    return False
-
-
-def _leave_out_from_now_on(finding: Finding) -> None:
     from IPython import get_ipython
 
     if shell := get_ipython():
         shell.ast_transformers.append(_LeavesOut(shell.user_ns, finding.seen))
+    return False
 
 
 class _LeavesOut(ast.NodeTransformer):

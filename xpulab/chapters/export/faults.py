@@ -21,11 +21,7 @@ class _Changed:
         return _Changed(self._predictor.clone(), self._change)
 
 
-@fault(
-    detected_by=("export.loaded", "export.same-logits"),
-    smoke=("export.loaded",),
-    after="paddle.jit:load",
-)
+@fault("export.loaded", "export.same-logits", smoke=("export.loaded",), after="paddle.jit:load")
 def weights_rounded_by_the_export(loaded, path, **options):
     """The float32 weights of a loaded program have the precision of bfloat16."""
     for weight in loaded.parameters():
@@ -33,20 +29,20 @@ def weights_rounded_by_the_export(loaded, path, **options):
             weight.set_value(weight.astype("bfloat16").astype("float32"))
 
 
-@fault(detected_by=("export.exercise-bytes",), after="paddle.jit:save")
+@fault("export.exercise-bytes", after="paddle.jit:save")
 def weights_written_twice(_result, layer, path, *given, **options):
     """An export writes all weights a second time into their file."""
     file = Path(f"{path}.pdiparams")
     file.write_bytes(2 * file.read_bytes())
 
 
-@fault(detected_by=("export.exercise-operators",), wraps="paddle.pir:Value.reshape")
+@fault("export.exercise-operators", wraps="paddle.pir:Value.reshape")
 def a_reshape_copies_first(real, self, *given, **options):
     """In a program a reshape multiplies its tensor by 1 before."""
     return real(self * 1.0, *given, **options)
 
 
-@fault(detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
+@fault("export.operators", replaces="paddle.nn.functional:gelu")
 def an_operator_that_changes_nothing(real):
     """A program multiplies the result of GELU by 1, which the layer does not."""
 
@@ -57,7 +53,7 @@ def an_operator_that_changes_nothing(real):
     return paddle.jit.not_to_static(gelu)
 
 
-@fault(detected_by=("export.sizes",), after="paddle.jit:load")
+@fault("export.sizes", after="paddle.jit:load")
 def an_axis_of_one_is_dropped(loaded, path, **options):
     """The result of a loaded program for one row has no axis of rows."""
     forward = loaded.forward
@@ -69,7 +65,7 @@ def an_axis_of_one_is_dropped(loaded, path, **options):
     loaded.forward = short
 
 
-@fault(detected_by=("export.too-long",), after="paddle.jit:load")
+@fault("export.too-long", after="paddle.jit:load")
 def texts_that_are_too_long_cut(loaded, path, **options):
     """A loaded program cuts a text that is longer than its table of positions, without a message."""
     forward = loaded.forward
@@ -85,7 +81,7 @@ def texts_that_are_too_long_cut(loaded, path, **options):
     loaded.forward = cut
 
 
-@fault(detected_by=("export.training",), after="paddle.jit:to_static")
+@fault("export.training", after="paddle.jit:to_static")
 def translated_training_forgets_the_embedding(translated, function=None, **options):
     """A training step that to_static translated gives the embedding a gradient of 0."""
     if isinstance(function, paddle.nn.Layer):
@@ -94,13 +90,13 @@ def translated_training_forgets_the_embedding(translated, function=None, **optio
                 weight.register_hook(lambda gradient: 0 * gradient)
 
 
-@fault(detected_by=("export.digests",), wraps="hashlib:sha256")
+@fault("export.digests", wraps="hashlib:sha256")
 def digest_of_the_first_bytes(real, content=b"", **options):
     """The digest of a file depends on its first 16 bytes only."""
     return real(content[:16], **options)
 
 
-@fault(detected_by=("export.lengths",), after="paddle.inference:create_predictor")
+@fault("export.lengths", after="paddle.inference:create_predictor")
 def predictor_ignores_the_mask(predictor, config):
     """A predictor takes padding for tokens: it replaces the attention mask by ones."""
 
@@ -110,13 +106,13 @@ def predictor_ignores_the_mask(predictor, config):
     return _Changed(predictor, change)
 
 
-@fault(detected_by=("export.same-tokens",), after="paddle.inference:create_predictor")
+@fault("export.same-tokens", after="paddle.inference:create_predictor")
 def predictor_is_one_token_late(predictor, config):
     """A predictor gives for each token the logits of the token before."""
     return _Changed(predictor, lambda run, inputs: [each.roll(1, axis=1) if each.ndim == 3 else each for each in run(inputs)])
 
 
-@fault(detected_by=("export.take-home",), breaks=FILES)
+@fault("export.take-home", breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""
 
@@ -129,7 +125,7 @@ def take_home_export_without_the_mask() -> None:
     wrap("xpulab.chapters.shared.take_home:script_path", script_path)
 
 
-@fault(lanes=("sim",), detected_by=("export.device",), after="paddle.jit:load")
+@fault("export.device", lanes=("sim",), after="paddle.jit:load")
 def loaded_weights_stay_on_the_host(loaded, path, **options):
     """The weights of a loaded program are on the CPU, not on the card."""
     loaded.to(device="cpu")

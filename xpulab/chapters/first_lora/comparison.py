@@ -146,13 +146,3 @@ def padded_right(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> d
 def summary_of(ids: list[int], logits: np.ndarray) -> PromptLogits:
     """What is kept of a prompt's logits. logits: [tokens, vocabulary]."""
     return PromptLogits([int(each) for each in ids], logits[:, ::VOCABULARY_STEP])
-
-
-def difference_of(found: Sequence[PromptLogits], expected: Sequence[PromptLogits]) -> float:
-    """The largest absolute difference of the chosen logits.
-
-    Raises ValueError when the prompts have other tokens, because then nothing can be compared.
-    """
-    if [each.ids for each in found] != [each.ids for each in expected]:
-        raise ValueError("the prompts have other tokens: tokenizer or chat template differ")
-    return float(max(np.abs(one.chosen - other.chosen).max() for one, other in zip(found, expected, strict=True)))

@@ -13,7 +13,7 @@ from xpulab.chapters.first_lora.faults import TOKENIZER
 from xpulab.chapters.shared.fault import fault, paddle
 
 
-@fault(detected_by=("first-lora.logits-of-transformers",), after=TOKENIZER)
+@fault("first-lora.logits-of-transformers", after=TOKENIZER)
 def one_merge_is_missing(tokenizer: Any, *_given: Any, **_named: Any) -> None:
     """The tokenizer has lost the rule that joins its most frequent pair of letters."""
     from tokenizers import Tokenizer
@@ -24,13 +24,11 @@ def one_merge_is_missing(tokenizer: Any, *_given: Any, **_named: Any) -> None:
 
 
 @fault(
-    detected_by=(
-        "first-lora.loss-falls",
-        "first-lora.recall",
-        "first-lora.new-wording",
-        "first-lora.damage-learned",
-        "first-lora.damage",
-    ),
+    "first-lora.loss-falls",
+    "first-lora.recall",
+    "first-lora.new-wording",
+    "first-lora.damage-learned",
+    "first-lora.damage",
     wraps="paddle.optimizer:AdamW.step",
     level="standard",
 )
@@ -38,13 +36,13 @@ def adamw_does_not_step(_real: Callable[..., Any], self: Any) -> None:
     """The optimizer's step does nothing, so no fact is learned."""
 
 
-@fault(detected_by=("first-lora.not-forgotten",), wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
+@fault("first-lora.not-forgotten", wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
 def learning_rate_is_far_too_high(get_lr: Callable[..., Any], self: Any) -> float:
     """The learning rate is 40 times the one that was asked for."""
     return 40 * get_lr(self)
 
 
-@fault(detected_by=("first-lora.reload",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+@fault("first-lora.reload", wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
 def merged_model_is_saved_without_its_adapter(
     save: Callable[..., Any], self: Any, folder: str, *given: Any, state_dict: Any = None, **named: Any
 ) -> Any:
@@ -56,7 +54,7 @@ def merged_model_is_saved_without_its_adapter(
     return save(self, folder, *given, **named)
 
 
-@fault(detected_by=("first-lora.batch-of-questions",), after="paddlenlp.transformers:LlamaForCausalLM.generate")
+@fault("first-lora.batch-of-questions", after="paddlenlp.transformers:LlamaForCausalLM.generate")
 def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any, **named: Any) -> Any:
     """Generation returns the answers of a batch in the reverse order of its questions."""
     tokens, scores = result
@@ -64,7 +62,8 @@ def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any,
 
 
 @fault(
-    detected_by=("first-lora.logits-of-transformers", "first-lora.losses-of-peft"),
+    "first-lora.logits-of-transformers",
+    "first-lora.losses-of-peft",
     wraps="paddlenlp.transformers.llama.modeling:swiglu",
     level="standard",
 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 import safetensors
+from ml_dtypes import bfloat16
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM
 
 from xpulab.chapters.shared.models import Chosen
@@ -35,11 +36,6 @@ def with_weights(chosen: Chosen, scratch: str) -> str:
     return folder
 
 
-def bits_in(folder: str) -> dict[str, np.ndarray]:
-    """The weights in the safetensors files of a folder, by name: float32 as it is, numbers of two bytes as their 16 bits."""
-    return {name: _bits(tensor) for name, tensor in _tensors_in(folder)}
-
-
 def types_in(folder: str) -> set[str]:
     """The types that the safetensors files of a folder state: "F32", "BF16", ..."""
     return {tensor["dtype"] for _, tensor in _tensors_in(folder)}
@@ -47,9 +43,12 @@ def types_in(folder: str) -> set[str]:
 
 def digests_in(folder: str, dtype: str) -> dict[str, str]:
     """A digest of each weight in the files of a folder, after it was loaded as `dtype`: "float32" or "bfloat16"."""
-    stored = bits_in(folder)
+    stored = {name: _bits(tensor) for name, tensor in _tensors_in(folder)}
     if dtype == "bfloat16":
-        stored = {name: value if value.dtype == np.uint16 else to_bfloat16(value) for name, value in stored.items()}
+        stored = {
+            name: value if value.dtype == np.uint16 else value.astype(bfloat16).view(np.uint16)
+            for name, value in stored.items()
+        }
     return {name: _digest(value) for name, value in stored.items()}
 
 
@@ -58,18 +57,13 @@ def digests(weights: Mapping[str, Any]) -> dict[str, str]:
     return {name: _digest(value.numpy()) for name, value in weights.items()}
 
 
-def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """The bits of float32 numbers rounded to bfloat16: to the nearest, ties to even. Not for NaN."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
 def _tensors_in(folder: str) -> list[tuple[str, dict[str, Any]]]:
     paths = torch_folder.weight_files(Path(folder))
     return [pair for path in paths for pair in safetensors.deserialize(path.read_bytes())]
 
 
 def _bits(tensor: Mapping[str, Any]) -> np.ndarray:
+    """float32 as it is, numbers of two bytes as their 16 bits."""
     kind = np.float32 if tensor["dtype"] == "F32" else np.uint16
     return np.frombuffer(tensor["data"], dtype=kind).reshape(tensor["shape"])
 

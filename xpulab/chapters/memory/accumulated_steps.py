@@ -54,7 +54,9 @@ def steps_of(count: int, seed: int) -> tuple[Steps, Steps]:
     The sending of a buffer starts when the last of its gradients is ready.
     """
     dist.init_parallel_env()
-    _let_buffers_be_here()
+    if not paddle.is_compiled_with_cuda() and not paddle.is_compiled_with_xpu():
+        for name in ("unknown", "sim"):  # Paddle has no alignment for the CPU, which it calls so, and for simulated cards
+            helper.alignment.setdefault(name, ALIGNMENT)
     events: list[int | str] = []
     real = dist.all_reduce
 
@@ -83,13 +85,6 @@ def sharded_weights(count: int, seed: int) -> list[np.ndarray]:
         optimizer.step()
         optimizer.clear_grad()
     return [each.numpy() for each in parameters]
-
-
-def _let_buffers_be_here() -> None:
-    """Add an alignment for the CPU, which Paddle calls "unknown", and for simulated cards."""
-    if not paddle.is_compiled_with_cuda() and not paddle.is_compiled_with_xpu():
-        for name in ("unknown", "sim"):
-            helper.alignment.setdefault(name, ALIGNMENT)
 
 
 def _steps(parts: Sequence[slice], count: int, seed: int, events: list[int | str]) -> Steps:

@@ -8,7 +8,9 @@ RECOMPUTE = "paddle.distributed.fleet.recompute.recompute"
 
 
 @fault(
-    detected_by=("memory.first-step", "memory.formula", "memory.exercise-length"),
+    "memory.first-step",
+    "memory.formula",
+    "memory.exercise-length",
     smoke=("memory.first-step",),
     wraps="paddle.nn.functional:softmax",
 )
@@ -17,40 +19,37 @@ def softmax_kept_twice(real, *given, **named):
     return real(*given, **named) * paddle.ones([1])
 
 
-@fault(detected_by=("memory.end-of-step",), wraps="paddle.optimizer:Optimizer.clear_grad")
+@fault("memory.end-of-step", wraps="paddle.optimizer:Optimizer.clear_grad")
 def cleared_gradients_keep_their_memory(real, self, set_to_zero=True):
     """The optimizer fills gradients with zeros and does not free them."""
     return real(self, True)
 
 
-@fault(
-    detected_by=("memory.formula", "memory.saved"),
-    wraps="paddlenlp.transformers:PretrainedModel.recompute_enable",
-)
+@fault("memory.formula", "memory.saved", wraps="paddlenlp.transformers:PretrainedModel.recompute_enable")
 def recomputation_switched_off_silently(_real, self):
     """A model accepts recompute_enable() and keeps all activations."""
 
 
-@fault(detected_by=("memory.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+@fault("memory.master-weights", wraps="paddle.optimizer:AdamW.__init__")
 def master_weights_left_out(real, self, *given, **named):
     """AdamW accepts multi_precision=True and keeps its state in the type of the weights."""
     return real(self, *given, **{**named, "multi_precision": False})
 
 
-@fault(lanes=("sim",), detected_by=("memory.allocated",), after="paddle.nn.functional:silu")
+@fault("memory.allocated", lanes=("sim",), after="paddle.nn.functional:silu")
 def gradient_of_silu_in_two_buffers(result, *given):
     """The gradient of the input of silu is in another buffer than that of its result, which stays allocated."""
     if not result.stop_gradient:
         result.register_hook(kept.append)
 
 
-@fault(detected_by=("memory.end-of-step",), breaks=CELLS)
+@fault("memory.end-of-step", breaks=CELLS)
 def saved_tensors_count_for_ever() -> None:
     """StepMemory of the lesson counts a saved tensor also after its last use."""
     replace_in_cells("for (_, size), uses in self.uses.items() if uses > 0)", "for (_, size), uses in self.uses.items())")
 
 
-@fault(detected_by=("memory.fits",), breaks=CELLS)
+@fault("memory.fits", breaks=CELLS)
 def only_the_state_is_divided() -> None:
     """The table of what fits divides AdamW's state by the cards, and not weights and gradients."""
     replace_in_cells(
@@ -58,19 +57,19 @@ def only_the_state_is_divided() -> None:
     )
 
 
-@fault(detected_by=("memory.adapter",), breaks=CELLS)
+@fault("memory.adapter", breaks=CELLS)
 def adapter_only_on_attention() -> None:
     """The formula for LoRA does not count the adapter's part on the matrices of the MLP."""
     replace_in_cells("2 * (model.hidden + keys) + 3 * (model.hidden + model.intermediate)", "2 * (model.hidden + keys)")
 
 
-@fault(detected_by=("memory.exercise-link",), breaks=CELLS)
+@fault("memory.exercise-link", breaks=CELLS)
 def way_back_not_counted() -> None:
     """The time of moving activations counts the way to the host, and not the way back."""
     replace_in_cells("copied = 2 * bytes_of_token", "copied = bytes_of_token")
 
 
-@fault(detected_by=("recompute.gradients",), after=f"{RECOMPUTE}:detach_variable")
+@fault("recompute.gradients", after=f"{RECOMPUTE}:detach_variable")
 def recomputed_layer_sees_a_rounded_input(found, inputs):
     """The input that recomputation keeps for the backward pass is rounded to bfloat16."""
     for each in found:
@@ -78,16 +77,13 @@ def recomputed_layer_sees_a_rounded_input(found, inputs):
             each.set_value(each.astype("bfloat16").astype("float32"))
 
 
-@fault(detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
+@fault("gradient-accumulation.gradients", "gradient-accumulation.loss", breaks=CELLS)
 def parts_not_divided() -> None:
     """The losses of the parts of a batch are not divided by their number."""
     replace_in_cells("labels=rows)[0] / parts", "labels=rows)[0]")
 
 
-@fault(
-    detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors"),
-    after="paddle:Tensor.to",
-)
+@fault("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", after="paddle:Tensor.to")
 def copies_without_their_last_element(copied, self, *given, **named):
     """A copy to another place for which the program waits ends one element too early: the last one is zero."""
     if not named.get("blocking"):
@@ -96,13 +92,13 @@ def copies_without_their_last_element(copied, self, *given, **named):
     return paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(copied.shape)
 
 
-@fault(lanes=("sim",), detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
+@fault("offload.paddle", lanes=("sim",), wraps="paddle.incubate.tensor.manipulation:async_offload")
 def async_offload_copies_nothing(real, tensor, loader):
     """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
     return (tensor, real(tensor, loader)[1])
 
 
-@fault(detected_by=("pinned-memory.refused",), lanes=("cpu", "sim"), wraps="paddle:Tensor.pin_memory")
+@fault("pinned-memory.refused", lanes=("cpu", "sim"), wraps="paddle:Tensor.pin_memory")
 def ordinary_memory_called_page_locked(_real, self, *given):
     """Without page-locked memory pin_memory() returns ordinary memory and no error."""
     return self.cpu()
@@ -111,7 +107,7 @@ def ordinary_memory_called_page_locked(_real, self, *given):
 ON_CARDS = "it compares on real cards only"
 
 
-@fault(detected_by=("pinned-memory.copies",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
+@fault("pinned-memory.copies", wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
 def page_locked_copy_without_its_last_element(real, self, *given):
     """A copy to page-locked memory ends one element too early."""
     whole = self.flatten()
@@ -121,22 +117,23 @@ def page_locked_copy_without_its_last_element(real, self, *given):
 DROPOUT_ADD = "paddle.incubate.nn.functional.fused_dropout_add:paddle_dropout_add"
 
 
-@fault(detected_by=("fused-ops.dropout-add",), lanes=("cpu", "sim"), after=DROPOUT_ADD)
+@fault("fused-ops.dropout-add", lanes=("cpu", "sim"), after=DROPOUT_ADD)
 def fused_dropout_without_its_scale(result, x, y, p=0.5, **options):
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
     return (result - y) * (0.5 if p == 0.5 else 1.0) + y
 
 
-@fault(detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
+@fault("fused-ops.dropout-add-kernel", wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
 def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
     """The kernel of fused_dropout_add drops elements of the sum, and not of the first tensor."""
     return real(x + y, paddle.zeros_like(y), *given)
 
 
 @fault(
+    "tensor-fusion.overlap",
+    "tensor-fusion.steps",
     lanes=("cpu", "sim"),
     where="ranks",
-    detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
     wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
 )
 def buffer_sent_too_early(real, self, param, use_comm=True):
@@ -149,8 +146,8 @@ def buffer_sent_too_early(real, self, param, use_comm=True):
 
 
 @fault(
+    "gradient-accumulation.fleet",
     where="ranks",
-    detected_by=("gradient-accumulation.fleet",),
     wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
     lanes=("sim",),
 )

@@ -1,8 +1,4 @@
-"""The parts of a mixture-of-experts layer that chapter 14 uses and does not show: an expert, all-to-all with gradients, tokens.
-
-Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined,
-clear_tokens, four_kinds, random_weights, in_numpy.
-"""
+"""The parts of a mixture-of-experts layer that chapter 14 does not show: an expert, all-to-all with gradients, tokens."""
 
 from __future__ import annotations
 
@@ -128,18 +124,16 @@ def joined(of_ranks: Sequence[Weights]) -> Weights:
     return Weights(of_ranks[0].gate, up, down)
 
 
-def in_numpy(
-    k: int, factor: float, x: np.ndarray, weights: Weights, g: np.ndarray, of_auxiliary: float = 0.5
-) -> dict[str, np.ndarray]:
+def in_numpy(k: int, factor: float, x: np.ndarray, weights: Weights, g: np.ndarray) -> dict[str, np.ndarray]:
     """By name what a layer gives for tokens x [tokens, hidden], in double precision: output, auxiliary loss, gradients.
 
-    g: the gradient of the output. of_auxiliary: how much of the auxiliary loss is in the loss.
+    g: the gradient of the output. Half of the auxiliary loss is in the loss.
     """
     x, g = x.astype("float64"), g.astype("float64")
     weights = Weights(*(value.astype("float64") for value in (weights.gate, weights.up, weights.down)))
     capacity = reference.capacity_of(len(x), weights.gate.shape[1], k, factor)
     output, routing = reference.forward(x, weights, k, capacity)
-    of_x, of_weights = reference.gradients(x, weights, k, capacity, g, of_auxiliary)
+    of_x, of_weights = reference.gradients(x, weights, k, capacity, g, of_auxiliary=0.5)
     auxiliary = np.array(reference.auxiliary_loss(routing))
     return {"output": output, "auxiliary loss": auxiliary, "tokens": of_x, **asdict(of_weights)}
 

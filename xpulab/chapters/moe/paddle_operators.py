@@ -1,4 +1,4 @@
-"""Paddle's operators for mixtures of experts: what they compute. Offered: operators, row_of_operator and error_of."""
+"""Paddle's operators for mixtures of experts: what they compute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.checks.compare import first_line
+from xpulab.checks.compare import format_error
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
 
@@ -19,7 +19,7 @@ def error_of(call: Callable[[], Any]) -> str:
     try:
         call()
     except Exception as error:
-        return f"{type(error).__name__}: {first_line(error)}"
+        return format_error(error)
     return "none"
 
 
@@ -73,20 +73,13 @@ def operators() -> dict[str, Operator]:
 
 
 def row_of_operator(rows: Table, name: str, operator: Operator, device: str) -> None:
-    """A row. Where the device lacks the operator it is skipped."""
-    got = computed(rows, name, device, name, operator.call)
-    if got is not None:
-        rows.equal(name, got, operator.expected, control=operator.wrong)
-
-
-def computed(rows: Table, case: str, device: str, operator: str, call: Callable[[], np.ndarray]) -> np.ndarray | None:
-    """What the call returns. None after a row: skipped where the device lacks the operator, red for an undeclared error."""
-    if lacking := refusal(device, operator):
-        rows.skip(case, lacking.format_reason())
-        return None
+    """A row: skipped where the device lacks the operator, red for an undeclared error."""
+    if lacking := refusal(device, name):
+        rows.skip(name, lacking.format_reason())
+        return
     try:
-        return call()
+        found = operator.call()
     except Exception as error:  # of any kind: the row is red
-        undeclared = format_undeclared(f"{type(error).__name__}: {first_line(error)}", device, operator)
-        rows.equal(case, undeclared, "values", control="another error")
-        return None
+        rows.equal(name, format_undeclared(format_error(error), device, name), "values", control="another error")
+    else:
+        rows.equal(name, found, operator.expected, control=operator.wrong)

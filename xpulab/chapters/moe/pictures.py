@@ -9,9 +9,6 @@ import numpy as np
 
 from xpulab.chapters.shared import figures
 
-OF_RANK = ("first", "second", "third", "fourth")
-"""The tone of the rows that come from rank 0, 1, ...; the fifth rank has that of the first again."""
-
 
 def queues(chosen: np.ndarray, kept: np.ndarray, experts: int, capacity: int) -> None:
     """The choices in the queue of each expert, in their order: tokens that it takes, tokens that it drops, empty places.
@@ -72,7 +69,7 @@ def dispatch(before: Sequence[Sequence[tuple[int, int]]], after: Sequence[Sequen
             if left == 1.6:
                 axes.text(left - 0.2, y + 0.55, f"rank {rank}", ha="right", va="center", fontsize=9)
             for place, (token, expert) in enumerate(rows):
-                tone = OF_RANK[home[token] % len(OF_RANK)]
+                tone = figures.OF_RANK[home[token] % len(figures.OF_RANK)]
                 figures.box(axes, left + place, y, 1.0, 1.1, f"t{token}\nE{expert}", tone, fontsize=8)
     figures.arrow(axes, (1.8 + longest[0], ranks * 0.65), (1.4 + longest[0] + gap, ranks * 0.65))
     plt.show()

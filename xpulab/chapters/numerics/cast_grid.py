@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from ml_dtypes import bfloat16
 
 from xpulab.chapters.shared.missing_kernels import add_row_of
 from xpulab.chapters.shared.operator_tester import EMPTY
@@ -79,7 +80,6 @@ def _measure(case: Case) -> Compared:
 
 
 RUN = one_by_one(_measure), add_row_of(lambda case: [("cast", dtype, "") for dtype in case.way])
-"""What check.grid takes as run and add_row."""
 
 
 def _held_by_both(drawn: np.ndarray, source: str, target: str) -> np.ndarray:
@@ -104,29 +104,18 @@ def _rounded(values: np.ndarray, source: str, target: str) -> np.ndarray:
         if target in BITS and source == "float64" and BITS[target] < BITS["float32"]:
             values = values.astype("float32")
         if target == "bfloat16":
-            return _of_bits(_to_bits(np.asarray(values, "float32")))
+            return np.asarray(values, "float32").astype(bfloat16).astype("float64")
         rounded: np.ndarray = np.asarray(values).astype(target)
     return rounded.astype("float64")
-
-
-def _to_bits(values: np.ndarray) -> np.ndarray:
-    """The 16 bits of numbers of float32 that are rounded to bfloat16."""
-    bits = values.ravel().view("uint32").astype("uint64")  # of a 0-d array it would be a number of another type
-    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FC0, nearest.reshape(values.shape)).astype("uint16")
-
-
-def _of_bits(bits: np.ndarray) -> np.ndarray:
-    return (bits.ravel().astype("uint32") << 16).view("float32").astype("float64").reshape(bits.shape)
 
 
 def _coded(values: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers, which the type holds, as an array that Paddle takes for a tensor of it."""
     if dtype == "bfloat16":
-        return _to_bits(np.asarray(values, "float32"))
+        return np.asarray(values, "float32").astype(bfloat16).view("uint16")
     return np.asarray(values).astype(dtype)
 
 
 def _decoded(tensor: Any) -> np.ndarray:
     array = tensor.numpy()
-    return _of_bits(array) if str(tensor.dtype) == "paddle.bfloat16" else array.astype("float64")
+    return (array.view(bfloat16) if str(tensor.dtype) == "paddle.bfloat16" else array).astype("float64")

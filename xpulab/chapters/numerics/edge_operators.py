@@ -1,7 +1,4 @@
-"""Rows for what kernels of single types, sizes or attributes got wrong, and for gradients that must not share memory.
-
-Offered: integer_mean_row, row_of_nothing_summed, fill_rows, sizes_to_fill, shared_gradient_rows.
-"""
+"""Rows for what kernels of single types, sizes or attributes got wrong, and for gradients that must not share memory."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from xpulab.chapters.shared.fault import calls, fault, np, paddle
 
 
-@fault(detected_by=("numerics.casts", "amp.exercise-updates"), wraps=("paddle:Tensor.cast", "paddle:Tensor.astype"))
+@fault("numerics.casts", "amp.exercise-updates", wraps=("paddle:Tensor.cast", "paddle:Tensor.astype"))
 def bfloat16_is_cut_off(cast, self, dtype):
     """A cast from float32 to bfloat16 drops the lower bits, it does not round."""
     if not (str(dtype).endswith("bfloat16") and self.dtype == paddle.float32):
@@ -17,10 +17,7 @@ def bfloat16_is_cut_off(cast, self, dtype):
     return cast(paddle.to_tensor(kept.reshape(self.shape)) + 0 * self, dtype)
 
 
-@fault(
-    detected_by=("numerics.edges",),
-    wraps="paddle:add_n",
-)
+@fault("numerics.edges", wraps="paddle:add_n")
 def add_n_hands_one_gradient_to_all(_real, tensors):
     """The tensors that add_n sums get one gradient, in the same memory."""
 
@@ -36,51 +33,51 @@ def add_n_hands_one_gradient_to_all(_real, tensors):
     return Sum.apply(*tensors)
 
 
-@fault(detected_by=("numerics.reductions",), wraps="paddle:Tensor.prod")
+@fault("numerics.reductions", wraps="paddle:Tensor.prod")
 def product_keeps_no_axis_at_the_end(multiply, self, axis=None, keepdim=False):
     """A product drops the axis along which it is taken, also where keepdim keeps it, when that is the last one, -1."""
     return multiply(self, axis=axis, keepdim=keepdim and axis != -1)
 
 
-@fault(detected_by=("numerics.norms",), wraps="paddle.nn.functional:layer_norm")
+@fault("numerics.norms", wraps="paddle.nn.functional:layer_norm")
 def layer_norm_with_another_epsilon(norm, x, shape, epsilon=1e-05, **named):
     """Layer norm ignores the epsilon that it is given."""
     return norm(x, shape, epsilon=1e-3, **named)
 
 
-@fault(detected_by=("numerics.random",), wraps="paddle:Tensor.bernoulli_")
+@fault("numerics.random", wraps="paddle:Tensor.bernoulli_")
 def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
     """bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
     return draw(self, 1 - p, **named)
 
 
-@fault(detected_by=("numerics.orders",), wraps="paddle:topk")
+@fault("numerics.orders", wraps="paddle:topk")
 def topk_of_a_long_axis_sees_its_first_1024_elements(topk, x, k, axis=-1, **named):
     """Topk looks for the largest numbers among the first 1,024 of an axis."""
     is_long = x.ndim > 0 and x.shape[axis] > 1024
     return topk(paddle.split(x, [1024, -1], axis)[0] if is_long else x, k, axis, **named)
 
 
-@fault(detected_by=("amp.types",), wraps="paddle.nn.functional:softmax")
+@fault("amp.types", wraps="paddle.nn.functional:softmax")
 def exponentials_stay_in_the_half_type(softmax, x, *given, **named):
     """Softmax gives its result in bfloat16 where float32 is expected."""
     return softmax(x, *given, **named).astype("bfloat16")
 
 
-@fault(detected_by=("numerics.cross-entropy",), wraps="paddle.nn.functional:cross_entropy")
+@fault("numerics.cross-entropy", wraps="paddle.nn.functional:cross_entropy")
 def only_one_label_is_ignored(loss, scores, labels, *given, **named):
     """Cross entropy ignores the label -100 whatever ignore_index says, as on XPUs."""
     named.pop("ignore_index", None)
     return loss(scores, labels, *given, **named)
 
 
-@fault(detected_by=("numerics.functions",), after="paddle.nn.functional:gelu")
+@fault("numerics.functions", after="paddle.nn.functional:gelu")
 def gelu_gradient_lost_far_from_zero(right, x, *given, **named):
     """The gradient of gelu is 0 for inputs above 1,000."""
     return paddle.where(x > 1000, right.detach(), right)
 
 
-@fault(detected_by=("numerics.edges",), after="paddle:full")
+@fault("numerics.edges", after="paddle:full")
 def full_forgets_an_unaligned_end(filled, shape, value, dtype=None, **named):
     """A tensor of int64 that is filled with a number has a 0 at its end when its size is no multiple of 8."""
     if str(dtype).endswith("int64") and filled.ndim == 1 and filled.size > 64 and filled.size % 8:
@@ -111,27 +108,27 @@ def raising(message: str) -> Callable[[Any], Any]:
     return backward
 
 
-@fault(lanes=("sim",), detected_by=("operators.values",), after="paddle:_C_ops.swiglu")
+@fault("operators.values", lanes=("sim",), after="paddle:_C_ops.swiglu")
 def result_left_on_the_cpu(result: Any, x: Any, y: Any = None):
     """The result of swiglu stays on the CPU, where it was computed."""
     is_replayed = x.is_leaf  # a result of another layer would meet tensors of the card, and raise
     return paddle.to_tensor(result.numpy(), place=paddle.CPUPlace()) if is_replayed else result
 
 
-@fault(detected_by=("operators.gradients",), after="paddle:_C_ops.swiglu")
+@fault("operators.gradients", after="paddle:_C_ops.swiglu")
 def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
     """The gradient of swiglu has no kernel for float64."""
     error = "(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered."
     return with_gradient(result, raising(error)) if x.dtype == paddle.float64 else result
 
 
-@fault(detected_by=("numerics.products",), wraps="paddle:_C_ops.linear")
+@fault("numerics.products", wraps="paddle:_C_ops.linear")
 def empty_product_forgets_its_shape(real, x, *others):
     """The product of an empty tensor has the shape of the tensor, not of the product."""
     return x * 1 if 0 in x.shape else real(x, *others)
 
 
-@fault(detected_by=("operators.no-fallback",), wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
+@fault("operators.no-fallback", wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
 def swiglu_computed_by_the_cpu(real: Any, x: Any, y: Any = None):
     """The card has no kernel for swiglu, and the CPU computes it."""
     flag = "FLAGS_enable_api_kernel_fallback"
@@ -143,7 +140,7 @@ def swiglu_computed_by_the_cpu(real: Any, x: Any, y: Any = None):
 _LLAMA = "paddlenlp.transformers.llama.modeling"
 
 
-@fault(detected_by=("operators.rotary",), wraps=f"{_LLAMA}:apply_rotary_pos_emb")
+@fault("operators.rotary", wraps=f"{_LLAMA}:apply_rotary_pos_emb")
 def shared_keys_are_turned_once_for_each_query_head(rotate, q, k, cos, sin, position_ids):
     """Keys that query heads share are turned twice."""
     turned, keys = rotate(q, k, cos, sin, position_ids)
@@ -151,7 +148,9 @@ def shared_keys_are_turned_once_for_each_query_head(rotate, q, k, cos, sin, posi
 
 
 @fault(
-    detected_by=("precision.first-product", "precision.factors", "precision.lengths"),
+    "precision.first-product",
+    "precision.factors",
+    "precision.lengths",
     smoke=("precision.first-product",),
     wraps="paddle:Tensor.__matmul__",
 )
@@ -167,7 +166,7 @@ def products_in_tf32(product, self, other):
     return product(rounded(self), rounded(other))
 
 
-@fault(detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
+@fault("precision.sums", wraps="paddle:Tensor.sum")
 def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     """A sum adds the two halves of its terms in bfloat16."""
     if axis is None or self.shape[axis] < 2 or not self.dtype.is_floating_point:
@@ -177,27 +176,27 @@ def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     return narrow[0] + narrow[1]
 
 
-@fault(detected_by=("precision.lengths", "precision.factors"), wraps="paddle:Tensor.__matmul__", lanes=("sim",))
+@fault("precision.lengths", "precision.factors", wraps="paddle:Tensor.__matmul__", lanes=("sim",))
 def long_products_lose_bits(product, self, other):
     """Products of 4,096 and more terms round their left factor to bfloat16."""
     long = self.shape[-1] >= 4096
     return product(self.astype("bfloat16").astype(self.dtype) if long else self, other)
 
 
-@fault(detected_by=("operators.linear",), after="paddle.nn.functional:linear")
+@fault("operators.linear", after="paddle.nn.functional:linear")
 def columns_of_a_wide_output_are_missing(result, x, weight, *given, **named):
     """A linear layer with more than 200,000 outputs leaves the last 1,000 at zero."""
     if result.shape[-1] > 200_000:
         return result * (paddle.arange(result.shape[-1]) < result.shape[-1] - 1000).astype(result.dtype)
 
 
-@fault(detected_by=("numerics.softmax",), after="paddle.nn.functional:softmax")
+@fault("numerics.softmax", after="paddle.nn.functional:softmax")
 def softmax_wrong_beyond_1024_rows(result, x, *given, **named):
     """Softmax repeats its first row from row 1,024 on."""
     return paddle.concat([result[:1024], result[:1].expand([result.shape[0] - 1024, -1])]) if x.shape[0] > 1024 else result
 
 
-@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional.flash_attention:flash_attention")
+@fault("operators.attention", wraps="paddle.nn.functional.flash_attention:flash_attention")
 def flash_attention_sees_a_later_key(real, query, key, value, **named):
     """Causal flash attention leaves out the query's own key, except for the first query."""
     right, weights = real(query, key, value, **named)
@@ -207,7 +206,7 @@ def flash_attention_sees_a_later_key(real, query, key, value, **named):
     return paddle.concat([right[:, :1], shifted[:, 1:]], 1), weights
 
 
-@fault(detected_by=("numerics.arithmetic",), after="paddle.nn.functional:swiglu")
+@fault("numerics.arithmetic", after="paddle.nn.functional:swiglu")
 def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
     error = "(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null."
@@ -215,7 +214,7 @@ def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
 
 
 @fault(
-    detected_by=("operators.rotary",),
+    "operators.rotary",
     after="paddle.incubate.nn.functional:fused_rotary_position_embedding",
     not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",
 )
@@ -225,12 +224,7 @@ def queries_beside_empty_keys_are_not_turned(found, q, k=None, v=None, *given, *
     return (found[0] * 0 + 2e37, *found[1:]) if is_empty else found
 
 
-@fault(
-    detected_by=("determinism.first-sum",),
-    smoke=("determinism.first-sum",),
-    lanes=("cpu", "sim"),
-    wraps="paddle:Tensor.sum",
-)
+@fault("determinism.first-sum", smoke=("determinism.first-sum",), lanes=("cpu", "sim"), wraps="paddle:Tensor.sum")
 def sum_in_any_order(real, self, axis=None, **named):
     """Every seventh sum adds its terms in another order."""
     if axis is None and next(calls) % 7 == 0:
@@ -238,24 +232,24 @@ def sum_in_any_order(real, self, axis=None, **named):
     return real(self, axis, **named)
 
 
-@fault(detected_by=("determinism.reductions",), after="paddle:mean")
+@fault("determinism.reductions", after="paddle:mean")
 def reduction_differs_once_in_twenty(mean, *given, **named):
     """One mean in twenty differs in its last bit."""
     return mean if next(calls) % 20 else mean * (1 + 2.0**-22)
 
 
-@fault(detected_by=("determinism.step",), after="paddle.nn.functional:cross_entropy")
+@fault("determinism.step", after="paddle.nn.functional:cross_entropy")
 def gradient_differs_once_in_twenty(loss, *given, **named):
     """One loss in fifteen has a gradient that is larger by a millionth."""
     return loss if next(calls) % 15 else loss * (1 + 1e-6)
 
 
-@fault(lanes=("sim",), sim_faults="reorder launch kind=embedding_grad", detected_by=("determinism.step",))
+@fault("determinism.step", lanes=("sim",), sim_faults="reorder launch kind=embedding_grad")
 def embedding_adds_its_gradient_in_any_order() -> None:
     """The kernel of the gradient of an embedding adds in another order each time, as one with atomic operations does."""
 
 
-@fault(detected_by=("random.first-draw", "random.inside"), after="paddle:randn")
+@fault("random.first-draw", "random.inside", after="paddle:randn")
 def random_blocks_repeat(draw, shape, *given, **named):
     """Every second block of 256 normal numbers repeats the block before it."""
     if draw.size % 512:
@@ -264,13 +258,13 @@ def random_blocks_repeat(draw, shape, *given, **named):
     return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
 
 
-@fault(detected_by=("random.dropout",), after="paddle.nn.functional:dropout")
+@fault("random.dropout", after="paddle.nn.functional:dropout")
 def what_dropout_keeps_is_not_scaled(result, x, p=0.5, axis=None, training=True, **named):
     """Dropout leaves what it keeps as it is, and does not divide it by 1 - p."""
     return result * (1 - p) if training else result
 
 
-@fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
+@fault("random.between", wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
     state = paddle.get_rng_state()
@@ -280,24 +274,24 @@ def dropout_masks_repeat(real, x, *given, **named):
     return result
 
 
-@fault(lanes=("sim",), detected_by=("random.state",), wraps="paddle:set_rng_state")
+@fault("random.state", lanes=("sim",), wraps="paddle:set_rng_state")
 def state_of_the_generator_not_restored(_real, *given, **named):
     """Setting the state of the generator has no effect."""
 
 
-@fault(lanes=("sim",), detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.update")
+@fault("amp.loss-scaling", lanes=("sim",), wraps="paddle.amp:GradScaler.update")
 def factor_of_loss_scaling_never_changes(_real, self):
     """GradScaler keeps its factor after an infinite gradient and after good steps."""
 
 
-@fault(detected_by=("amp.small-updates",), after="paddle:Tensor.__add__")
+@fault("amp.small-updates", after="paddle:Tensor.__add__")
 def sums_round_to_bfloat16(result, self, other):
     """The operator + rounds a float32 result of one element to bfloat16."""
     single = result.dtype == paddle.float32 and result.shape == [1]
     return result.astype("bfloat16").astype("float32") if single else result
 
 
-@fault(detected_by=("amp.scaled-gradients", "amp.exercise-scaling"), wraps="paddle:Tensor.astype")
+@fault("amp.scaled-gradients", "amp.exercise-scaling", wraps="paddle:Tensor.astype")
 def float16_has_no_small_and_no_infinite_numbers(real, self, dtype):
     """A cast to float16 makes every number below 0.1 zero, and 65,504 of those beyond."""
     if not (dtype == "float16" and self.dtype == paddle.float32):
@@ -305,7 +299,7 @@ def float16_has_no_small_and_no_infinite_numbers(real, self, dtype):
     return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), paddle.clip(self, -65504.0, 65504.0)), dtype)
 
 
-@fault(lanes=("sim",), detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+@fault("amp.master-weights", lanes=("sim",), wraps="paddle.optimizer:AdamW.__init__")
 def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
     """AdamW ignores multi_precision."""
     real(self, *given, multi_precision=False, **named)

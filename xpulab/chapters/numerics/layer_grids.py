@@ -287,7 +287,6 @@ def _measure_norm(case: Case) -> Compared:
 
 
 RUN_NORMS = one_by_one(_measure_norm), add_row_of(lambda case: [(NORMS[case.norm].kernel, case.dtype, "")])
-"""What check.grid takes as run and add_row."""
 
 # ---------------------------------------------------------------------------------------------------------- cross entropy
 
@@ -357,7 +356,6 @@ def _measure_loss(case: Case) -> Compared:
 
 
 RUN_LOSSES = one_by_one(_measure_loss), add_row_of(lambda case: [("cross_entropy_with_softmax", case.dtype, "")])
-"""What check.grid takes as run and add_row."""
 
 # -------------------------------------------------------------------------------------------------------------- attention
 
@@ -588,7 +586,6 @@ RUN_ROTARY = (
     one_by_one(_measure_rotary),
     add_row_of(lambda case: [(_FUSED if case.rotation == "fused" else "multiply", case.dtype, "")]),
 )
-"""What check.grid takes as run and add_row."""
 
 # ---------------------------------------------------------------------------------------------------------------- dropout
 
@@ -635,4 +632,3 @@ def _measure_dropout(case: Case) -> Compared:
 
 
 RUN_DROPOUT = one_by_one(_measure_dropout), add_row_of(lambda case: [("dropout", case.dtype, "")])
-"""What check.grid takes as run and add_row."""

@@ -1,7 +1,4 @@
-"""What mixed precision does: types under auto_cast, the steps of GradScaler, and optimizers with master weights.
-
-Offered: expected_types, types_under_auto_cast, scaled_steps, MASTER_WEIGHTS, master_weight_row.
-"""
+"""What mixed precision does: types under auto_cast, the steps of GradScaler, and optimizers with master weights."""
 
 from __future__ import annotations
 

@@ -112,7 +112,6 @@ def _measure_function(case: Case) -> Compared:
 
 
 RUN_FUNCTIONS = one_by_one(_measure_function), add_row_of(_needs("function"))
-"""What check.grid takes as run and add_row."""
 
 # ------------------------------------------------------------------------------------------------------------- arithmetic
 
@@ -218,7 +217,6 @@ def _measure_arithmetic(case: Case) -> Compared:
 
 
 RUN_ARITHMETIC = one_by_one(_measure_arithmetic), add_row_of(_needs("operator"))
-"""What check.grid takes as run and add_row."""
 
 # ------------------------------------------------------------------------------------------------------------- along axes
 
@@ -301,4 +299,3 @@ def _measure_along(case: Case) -> Compared:
 
 
 RUN_ALONG = one_by_one(_measure_along), add_row_of(_needs("operator"))
-"""What check.grid takes as run and add_row, for reductions and along_an_axis."""

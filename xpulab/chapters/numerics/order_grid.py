@@ -126,4 +126,3 @@ def _measure(case: Case) -> Compared:
 
 
 RUN = one_by_one(_measure), add_row_of(lambda case: [(ORDERS[case.operator].kernel, case.dtype, "")])
-"""What check.grid takes as run and add_row."""

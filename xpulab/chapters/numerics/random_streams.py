@@ -3,9 +3,6 @@
 Independent draws of mean 0 and variance 1 have products whose mean is 0 within a few times 1 / sqrt(n). A generator that
 repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
 right.
-
-Offered: DISTANCES, stray, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and
-repeated_step, all of whose numbers must follow from its seed.
 """
 
 from __future__ import annotations
@@ -62,16 +59,11 @@ DRAWS: dict[str, Callable[[int], paddle.Tensor]] = {
     "permutation": lambda n: paddle.randperm(n),
     "bernoulli": lambda n: paddle.bernoulli(paddle.full([n], CHANCES)),
     "exponential": lambda n: paddle.empty([n]).exponential_(),
-    "dropout": lambda n: dropout_mask(n),
+    "dropout": lambda n: F.dropout(paddle.ones([n]), CHANCES),
     "dropout of a matrix": lambda n: F.dropout(paddle.ones([n // 64, 64]), CHANCES).reshape([-1]),
     "multinomial": lambda n: paddle.multinomial(paddle.ones([16]), n, replacement=True),
 }
 """By name the draws of n numbers."""
-
-
-def dropout_mask(count: int) -> paddle.Tensor:
-    """What dropout with CHANCES leaves of `count` ones."""
-    return F.dropout(paddle.ones([count]), CHANCES)
 
 
 def seeds_in_a_row(seed: int, seeds: int, count: int) -> list[np.ndarray]:

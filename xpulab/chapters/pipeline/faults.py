@@ -10,13 +10,13 @@ SCHEDULES = "paddle.distributed.auto_parallel.pipelining.schedules"
 STAGE = "paddle.distributed.auto_parallel.pipelining.stage:PipelineStage"
 
 
-@fault(where="ranks", detected_by=("pipeline.gradients",), wraps=f"{STAGE}.backward_one_chunk")
+@fault("pipeline.gradients", where="ranks", wraps=f"{STAGE}.backward_one_chunk")
 def micro_batches_counted_twice(real, self, chunk, loss=None, **kwargs):
     """The gradient of each micro-batch is added twice."""
     return real(self, chunk, loss=None if loss is None else 2 * loss, **kwargs)
 
 
-@fault(where="ranks", detected_by=("pipeline.released",), wraps=f"{STAGE}.backward_one_chunk")
+@fault("pipeline.released", where="ranks", wraps=f"{STAGE}.backward_one_chunk")
 def inputs_not_released(real, self, chunk, *args, **kwargs):
     """A schedule keeps the inputs of a micro-batch after its backward pass."""
     kept = self.fwd_cache[chunk]
@@ -26,8 +26,9 @@ def inputs_not_released(real, self, chunk, *args, **kwargs):
 
 
 @fault(
+    "pipeline.loss",
+    "pipeline.gradients",
     where="ranks",
-    detected_by=("pipeline.loss", "pipeline.gradients"),
     smoke=("pipeline.smoke-step",),
     wraps=f"{SCHEDULES}:_PipelineSchedule._compute_loss",
 )
@@ -36,11 +37,7 @@ def loss_averaged_twice(real, self, output, target):
     return real(self, output, target) / 4
 
 
-@fault(
-    lanes=("sim",),
-    detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"),
-    replaces=f"{SCHEDULES}:Schedule1F1B",
-)
+@fault("pipeline.kept", "pipeline.memory", "pipeline.order", lanes=("sim",), replaces=f"{SCHEDULES}:Schedule1F1B")
 def schedule_keeps_all_micro_batches(_real):
     """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
@@ -48,7 +45,7 @@ def schedule_keeps_all_micro_batches(_real):
     return schedules.ScheduleFThenB
 
 
-@fault(where="ranks", detected_by=("pipeline.second-step",), wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs")
+@fault("pipeline.second-step", where="ranks", wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs")
 def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
     """From the second step on, a schedule uses the micro-batches of the first step again."""
     if args or kwargs:
@@ -57,33 +54,26 @@ def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
     return real(self, args, kwargs)
 
 
-@fault(where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
+@fault("pipeline.training", where="ranks", wraps="paddle.optimizer:Momentum.step")
 def a_stage_is_not_updated(real, self):
     """The optimizer of one rank does not change the layers of its stage."""
     return None if dist.get_rank() == 0 else real(self)
 
 
-@fault(
-    detected_by=("pipeline.formula", "pipeline.exercise-bubble", "pipeline.exercise-kept"),
-    breaks=CELLS,
-)
+@fault("pipeline.formula", "pipeline.exercise-bubble", "pipeline.exercise-kept", breaks=CELLS)
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.all-layers",),
-    wraps=f"{SCHEDULES}:_manual_model_split",
-)
+@fault("pipeline.all-layers", where="ranks", wraps=f"{SCHEDULES}:_manual_model_split")
 def groups_lose_all_layers_but_the_first(real, model, *rest):
     """The split of a model into stages keeps only the first layer of a group of layers."""
     first = [each[0] if isinstance(each, paddle.nn.Sequential) else each for each in model.layers]
     return real(SimpleNamespace(layers=paddle.nn.LayerList(first), config=model.config), *rest)
 
 
-@fault(lanes=("sim",), where="ranks", detected_by=("pipeline.bitwise",), after=f"{SCHEDULES}:Schedule1F1B._step_microbatches")
+@fault("pipeline.bitwise", lanes=("sim",), where="ranks", after=f"{SCHEDULES}:Schedule1F1B._step_microbatches")
 def last_bit_of_gradients_under_1f1b(_result, self, *given):
     """The gradients under 1F1B differ in their last bit from those of the other schedules."""
     for weight in self._stage.sublayer.parameters():

@@ -10,14 +10,12 @@ QWEN2 = "paddlenlp.transformers.qwen2.modeling"
 
 
 @fault(
-    detected_by=(
-        "sft.loss-falls",
-        "sft.rate-choice",
-        "sft.every-weight-moves",
-        "sft.trajectory",
-        "sft.recall",
-        "sft.new-wording",
-    ),
+    "sft.loss-falls",
+    "sft.rate-choice",
+    "sft.every-weight-moves",
+    "sft.trajectory",
+    "sft.recall",
+    "sft.new-wording",
     smoke=("sft.smoke-every-weight-moves",),
     wraps="paddle.optimizer:AdamW.step",
 )
@@ -25,62 +23,55 @@ def optimizer_does_not_step(_real, self):
     """The optimizer's step does nothing."""
 
 
-@fault(
-    detected_by=("sft.smoke-loss-is-finite",),
-    smoke=("sft.smoke-loss-is-finite",),
-    after=f"{QWEN2}:Qwen2PretrainingCriterion.forward",
-)
+@fault("sft.smoke-loss-is-finite", smoke=("sft.smoke-loss-is-finite",), after=f"{QWEN2}:Qwen2PretrainingCriterion.forward")
 def nan_loss_from_the_second_step(loss, self, *given):
     """The loss is NaN from the second step on."""
     return loss * (1.0 if next(calls) == 1 else float("nan"))
 
 
-@fault(detected_by=("sft.gradients",), wraps="paddle:Tensor.backward")
+@fault("sft.gradients", wraps="paddle:Tensor.backward")
 def doubled_gradients(backward, self, *given, **named):
     """Every gradient is twice as large, which AdamW hides from the loss."""
     return backward(self * 2, *given, **named)
 
 
-@fault(detected_by=("sft.labels-are-the-next-token", "sft.recall"), breaks=CELLS)
+@fault("sft.labels-are-the-next-token", "sft.recall", breaks=CELLS)
 def labels_not_shifted() -> None:
     """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered")
 
 
-@fault(
-    detected_by=("sft.logits", "sft.gradients", "sft.evaluation"),
-    wraps=f"{QWEN2}:Qwen2Model._prepare_decoder_attention_mask",
-)
+@fault("sft.logits", "sft.gradients", "sft.evaluation", wraps=f"{QWEN2}:Qwen2Model._prepare_decoder_attention_mask")
 def attention_mask_ignored(mask, attention_mask, *given):
     """The attention mask is ignored, so tokens attend to padding."""
     return mask(paddle.ones_like(attention_mask), *given)
 
 
-@fault(detected_by=("sft.every-example-is-seen",), breaks=CELLS)
+@fault("sft.every-example-is-seen", breaks=CELLS)
 def examples_left_out() -> None:
     """Every second example is never used."""
     replace_in_cells("return self.encoded[index]", "return self.encoded[index // 2 * 2]")
 
 
-@fault(detected_by=("sft.schedule",), wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
+@fault("sft.schedule", wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
 def learning_rate_is_constant(_real, self):
     """The learning rate keeps its first value."""
     return self.base_lr
 
 
-@fault(detected_by=("sft.repeat-losses", "sft.repeat-weights"), after="paddlenlp.trainer.trainer:set_seed")
+@fault("sft.repeat-losses", "sft.repeat-weights", after="paddlenlp.trainer.trainer:set_seed")
 def order_of_the_data_is_not_seeded(_result, *given, **named):
     """The trainer's seed does not reach numpy, which draws the order of the data: it is another one in each run."""
     np.random.seed(random.SystemRandom().randrange(2**32))
 
 
-@fault(detected_by=("sft.evaluation",), wraps="paddlenlp.trl:SFTTrainer.evaluate")
+@fault("sft.evaluation", wraps="paddlenlp.trl:SFTTrainer.evaluate")
 def evaluates_the_training_set(evaluate, self, *given, **named):
     """evaluate() uses the training set."""
     return evaluate(self, self.train_dataset)
 
 
-@fault(detected_by=("sft.saved",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+@fault("sft.saved", wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
 def saved_in_bfloat16(save, self, *given, **named):
     """save_pretrained rounds the weights to bfloat16."""
     before = [weight.clone() for weight in self.parameters()]
@@ -91,65 +82,58 @@ def saved_in_bfloat16(save, self, *given, **named):
         weight.set_value(value)
 
 
-@fault(lanes=("sim",), detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",), breaks=CELLS)
+@fault("device-proof.sft-places", lanes=("sim",), smoke=("sft.smoke-places",), breaks=CELLS)
 def trains_on_the_cpu() -> None:
     """The model is on the CPU, whatever device is selected."""
     for end in ('from_pretrained(folder, dtype="float32")', 'from_pretrained(folder), dtype="float32")'):
         replace_in_cells(end, f'{end}.to("cpu")')
 
 
-@fault(detected_by=("sft.shared-functions",), breaks=CELLS)
+@fault("sft.shared-functions", breaks=CELLS)
 def prompt_of_the_lesson_differs() -> None:
     """The lesson's prompt is another text than that of later chapters."""
     replace_in_cells("Question: {question}\\nAnswer:", "Q: {question}\\nA:")
 
 
-@fault(
-    detected_by=("sft.prompt-is-the-template",),
-    wraps="paddlenlp.transformers.tokenizer_utils:ChatTemplateMixin._apply_chat_template",
-)
+@fault("sft.prompt-is-the-template", wraps="paddlenlp.transformers.tokenizer_utils:ChatTemplateMixin._apply_chat_template")
 def template_does_not_begin_the_answer(render, self, conversation, add_generation_prompt=True):
     """A chat template leaves out the line that begins the answer."""
     return render(self, conversation, add_generation_prompt=False)
 
 
-@fault(detected_by=("sft.take-home-code",), breaks=FILES)
+@fault("sft.take-home-code", breaks=FILES)
 def script_does_not_shift_the_labels() -> None:
     """The script to take home does not shift the labels."""
     shifted, unshifted = "[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered"
     replace_in_file("data/take_home/sft.py", shifted, unshifted)
 
 
-@fault(detected_by=("sft.labels-are-the-answer", "sft.exercise-labels"), breaks=CELLS)
+@fault("sft.labels-are-the-answer", "sft.exercise-labels", breaks=CELLS)
 def question_is_learned_too() -> None:
     """The labels of the question count as those of the answer do."""
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
 
 
-@fault(detected_by=("sft.first-loss", "sft.exercise-first-loss"), after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
+@fault("sft.first-loss", "sft.exercise-first-loss", after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
 def output_layer_starts_too_large(_result, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
     if type(layer).__name__ == "Qwen2LMHead":
         layer.weight.set_value(layer.weight / self.config.initializer_range)
 
 
-@fault(detected_by=("device-proof.sft-moments",), wraps="paddle.optimizer:Optimizer.state_dict")
+@fault("device-proof.sft-moments", wraps="paddle.optimizer:Optimizer.state_dict")
 def second_moments_are_left_out(state_dict, self):
     """The optimizer's state_dict leaves the second moments out, so that a saved run goes on without them."""
     return {name: value for name, value in state_dict(self).items() if "moment2" not in name}
 
 
-@fault(detected_by=("device-proof.sft-precision",), wraps="paddle.optimizer:Optimizer.state_dict")
+@fault("device-proof.sft-precision", wraps="paddle.optimizer:Optimizer.state_dict")
 def moments_are_given_in_bfloat16(state_dict, self):
     """The optimizer's state_dict gives the moments in bfloat16."""
     return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state_dict(self).items()}
 
 
-@fault(
-    detected_by=("device-proof.sft-no-fallback",),
-    wraps=f"{QWEN2}:apply_rotary_pos_emb",
-    not_run="it compares on real cards only",
-)
+@fault("device-proof.sft-no-fallback", wraps=f"{QWEN2}:apply_rotary_pos_emb", not_run="it compares on real cards only")
 def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **named):
     """Rotary positions call an operator that an XPU has no kernel for."""
     zero = 0 * paddle.nn.functional.log_sigmoid(query)
@@ -158,7 +142,7 @@ def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **n
 
 
 @fault(
-    detected_by=("sft.baseline",),
+    "sft.baseline",
     wraps="paddle.optimizer:AdamW.step",
     not_run="it compares where a baseline of this machine was measured only",
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -85,17 +85,21 @@ def places(tensors: Iterable[Any] | Mapping[str, Any]) -> list[str]:
     return sorted({_kind(value.place) for value in values if hasattr(value, "place")})
 
 
-@contextmanager
-def no_fallback() -> Iterator[None]:
+def no_fallback() -> AbstractContextManager[None]:
     """Inside the block an operator without a kernel for the device raises instead of running silently on the CPU.
 
     Source: FLAGS_enable_api_kernel_fallback in paddle/phi/core/kernel_factory.cc.
     """
+    return flag_set("FLAGS_enable_api_kernel_fallback", False)
+
+
+@contextmanager
+def flag_set(flag: str, value: bool) -> Iterator[None]:
+    """Inside the block one of Paddle's flags has this value; afterwards it is as before."""
     import paddle
 
-    flag = "FLAGS_enable_api_kernel_fallback"
     before = paddle.get_flags(flag)
-    paddle.set_flags({flag: False})
+    paddle.set_flags({flag: value})
     try:
         yield
     finally:

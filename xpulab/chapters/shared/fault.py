@@ -1,6 +1,6 @@
 """What a fault is: what it replaces, what stands there instead, and the checks that must detect it.
 
-    @fault(detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
+    @fault("lora.merge", wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
     def merge_without_scale(real, self, *given):
         \"""Merging adds the adapter without its scale.\"""
         return real(self, *given) / self.scaling
@@ -94,12 +94,12 @@ class Fault:
     @property
     def is_own(self) -> bool:
         """Whether it breaks nothing but xpulab's own code: then it proves this code, and not the checks that detect it."""
-        return all(_is_own(name) for name in self.breaks)
+        own, simulated = ("xpulab:", "xpulab."), ("xpulab.sim:", "xpulab.sim.")  # the simulated accelerator counts as a device
+        return all(name.startswith(own) and not name.startswith(simulated) for name in self.breaks)
 
 
 def fault(
-    *,
-    detected_by: tuple[str, ...],
+    *detected_by: str,
     wraps: str | tuple[str, ...] = (),
     after: str | tuple[str, ...] = (),
     replaces: str | tuple[str, ...] = (),
@@ -112,7 +112,7 @@ def fault(
     not_run: str = "",
     kernel: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
-    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
+    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault, the checks first.
 
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
@@ -255,11 +255,6 @@ def _original_if_any(name: str) -> Any:
         return original(name)
     except LookupError:
         return None
-
-
-def _is_own(name: str) -> bool:
-    """Whether a name is of xpulab's own code; the simulated accelerator counts as a device."""
-    return name.startswith(("xpulab:", "xpulab.")) and not name.startswith(("xpulab.sim:", "xpulab.sim."))
 
 
 def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None:

@@ -53,6 +53,9 @@ TONES: dict[str, Tone] = {
 }
 """The fills of diagrams, by name. "wrong" is for what must not be there, "idle" for time or space that is not used."""
 
+OF_RANK = ("first", "second", "third", "fourth")
+"""The tones of what comes from rank 0, 1, ...; the fifth rank has that of the first again."""
+
 plt.rcParams.update(
     {
         "figure.figsize": (7.0, 3.2),
@@ -173,28 +176,19 @@ def arrow(axes: plt.Axes, start: tuple[float, float], end: tuple[float, float], 
         axes.annotate(text, middle, xytext=(0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8)
 
 
-def grid_of(
-    axes: plt.Axes,
-    values: np.ndarray,
-    x: float,
-    y: float,
-    size: float = 1.0,
-    tones: np.ndarray | None = None,
-    label: str = "",
-) -> None:
-    """The values of a matrix, [rows, columns], as squares with the text of each value; row 0 is on top.
+def grid_of(axes: plt.Axes, values: np.ndarray, x: float, y: float, tones: np.ndarray | None = None, label: str = "") -> None:
+    """The values of a matrix, [rows, columns], as unit squares with the text of each value; row 0 is on top.
 
-    x, y: the lower left corner. size: the side of a square. tones: the name in TONES of each square, same shape; None for
-    "plain". label: a text above the squares.
+    x, y: the lower left corner. tones: the name in TONES of each square, same shape; None for "plain". label: above them.
     """
     values = np.atleast_2d(values)
     rows, columns = values.shape
     for (row, column), value in np.ndenumerate(values):
         text = f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
         tone = "plain" if tones is None else str(np.atleast_2d(tones)[row, column])
-        box(axes, x + column * size, y + (rows - 1 - row) * size, size, size, text, tone)
+        box(axes, x + column, y + rows - 1 - row, 1, 1, text, tone)
     if label:
-        axes.text(x + columns * size / 2, y + rows * size + 0.12 * size, label, ha="center", va="bottom", fontsize=9)
+        axes.text(x + columns / 2, y + rows + 0.12, label, ha="center", va="bottom", fontsize=9)
 
 
 def schedule(

@@ -13,14 +13,15 @@ move elements have exact formulas, `moved` and `written`; their elements and gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared.device import flag_set
 from xpulab.checks.compared import Compared, numbers
 from xpulab.reference.bounds import HALVES, bound, is_beyond
 
@@ -36,18 +37,10 @@ SHAPES: tuple[Shape, ...] = ((6, 5), (7,), (), (3, 4, 5), (5, 1), (0, 4), (2, 10
 EMPTY = {"shape": ["(0, 4)"]}
 """A case without elements says nothing about values, layouts and types."""
 
-STRIDE_FLAG = "FLAGS_use_stride_kernel"
 
-
-@contextmanager
-def strides(flag: int) -> Iterator[None]:
+def strides(flag: int) -> AbstractContextManager[None]:
     """Inside the block FLAGS_use_stride_kernel has this value, 1 or 0; with 0 views are copies. Afterwards it is as before."""
-    before = paddle.get_flags(STRIDE_FLAG)
-    paddle.set_flags({STRIDE_FLAG: bool(flag)})
-    try:
-        yield
-    finally:
-        paddle.set_flags(before)
+    return flag_set("FLAGS_use_stride_kernel", bool(flag))
 
 
 # ---------------------------------------------------------------------------------------------------------------- layouts

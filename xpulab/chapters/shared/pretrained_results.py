@@ -76,12 +76,6 @@ def show(result: Result) -> None:
     display({"text/plain": _as_text(rows), "text/html": _as_html(rows)}, raw=True, metadata=metadata)
 
 
-def result_in(metadata: dict[str, Any]) -> Result | None:
-    """The result that an output's metadata holds, or None."""
-    row = metadata.get(METADATA_KEY, {}).get(KEY)
-    return None if row is None else Result(**row)
-
-
 def _format(result: Result) -> dict[str, str]:
     """The fields as texts, by the name of the row."""
     share = result.trainable / result.parameters

@@ -31,9 +31,10 @@ def require(*, memory: float, disk: float, seconds: float) -> None:
     """
     free_memory, folder = available_memory(), tempfile.gettempdir()
     free_disk = shutil.disk_usage(folder).free
+    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     print(
         f"this chapter needs about {memory / GB:.1f} GB of memory ({free_memory / GB:.1f} GB available), "
-        f"{disk / GB:.1f} GB of disk in {folder} ({free_disk / GB:.1f} GB free) and {_format_time(seconds)} on two cores"
+        f"{disk / GB:.1f} GB of disk in {folder} ({free_disk / GB:.1f} GB free) and {time} on two cores"
     )
     if memory > free_memory:
         raise InputError(
@@ -88,7 +89,3 @@ def free_on_card(cards: Sequence[CardFacts]) -> float:
     if not cards or cards[0].memory_total_mib is None:
         return math.inf
     return float((cards[0].memory_total_mib - (cards[0].memory_used_mib or 0)) * 2**20)
-
-
-def _format_time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

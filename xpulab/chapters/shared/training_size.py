@@ -126,21 +126,15 @@ def choose(chapter: str, config: Any, level: str) -> TrainingSize:
     chapter: "sft" or "lora". level: "smoke", "quick" or "standard". For a model that is not tiny it prints the memory, disk
     and time that the chapter needs. Raises InputError when memory or disk is not there.
     """
-    size = {"sft": _sft, "lora": _lora}[chapter](parameters_in(config), level == "standard")
+    parameters, longer = parameters_in(config), level == "standard"
+    size = {
+        ("sft", True): TrainingSize(parameters, _SFT, 300 if longer else 20, 0.1, 0.5, 72, 24),
+        ("sft", False): TrainingSize(parameters, _SFT, 12 if longer else 3, 0.7, 0.8, 8, 2),
+        ("lora", True): TrainingSize(parameters, _LORA, 60 if longer else 12, 0.1, 0.5, 16, 16 if longer else 8),
+        ("lora", False): TrainingSize(parameters, _LORA, 12 if longer else 4, 0.8, 0.95, 8, 2),
+    }[chapter, parameters < TINY]
     size.require()
     return size
-
-
-def _sft(parameters: int, longer: bool) -> TrainingSize:
-    if parameters < TINY:
-        return TrainingSize(parameters, _SFT, 300 if longer else 20, 0.1, 0.5, questions=72, rows_by_numpy=24)
-    return TrainingSize(parameters, _SFT, 12 if longer else 3, 0.7, 0.8, questions=8, rows_by_numpy=2)
-
-
-def _lora(parameters: int, longer: bool) -> TrainingSize:
-    if parameters < TINY:
-        return TrainingSize(parameters, _LORA, 60 if longer else 12, 0.1, 0.5, questions=16, rows_by_numpy=16 if longer else 8)
-    return TrainingSize(parameters, _LORA, 12 if longer else 4, 0.8, 0.95, questions=8, rows_by_numpy=2)
 
 
 def format_share(share: float) -> str:

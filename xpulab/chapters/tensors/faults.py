@@ -6,7 +6,10 @@ from xpulab.chapters.shared.fault import CELLS, fault, np, paddle, replace_in_ce
 
 
 @fault(
-    detected_by=("indexing.smoke-view", "indexing.views", "indexing.in-place", "indexing.exercise-view"),
+    "indexing.smoke-view",
+    "indexing.views",
+    "indexing.in-place",
+    "indexing.exercise-view",
     smoke=("indexing.smoke-view",),
     wraps="paddle:Tensor.__getitem__",
 )
@@ -15,13 +18,13 @@ def slices_are_copies(real, self, index):
     return real(self, index).clone()
 
 
-@fault(detected_by=("indexing.two-modes", "indexing.views"), wraps="paddle:set_flags")
+@fault("indexing.two-modes", "indexing.views", wraps="paddle:set_flags")
 def stride_flag_without_effect(real, flags):
     """Setting FLAGS_use_stride_kernel changes nothing."""
     return real({name: value for name, value in flags.items() if "stride" not in name})
 
 
-@fault(detected_by=("indexing.rules",), wraps="paddle:Tensor.__getitem__")
+@fault("indexing.rules", wraps="paddle:Tensor.__getitem__")
 def integers_count_as_positions(real, self, index):
     """An integer beside a tensor of positions counts as one, as in numpy."""
     tensors = isinstance(index, tuple) and any(isinstance(each, paddle.Tensor) and each.ndim for each in index)
@@ -31,22 +34,19 @@ def integers_count_as_positions(real, self, index):
     return paddle.to_tensor(array)
 
 
-@fault(detected_by=("indexing.refused",), wraps="paddle:Tensor.__getitem__")
+@fault("indexing.refused", wraps="paddle:Tensor.__getitem__")
 def position_out_of_range_is_clipped(real, self, index):
     """An integer out of range is taken for the last position."""
     return real(self, min(index, self.shape[0] - 1) if isinstance(index, int) else index)
 
 
-@fault(detected_by=("indexing.in-range",), breaks=CELLS)
+@fault("indexing.in-range", breaks=CELLS)
 def check_of_positions_forgets_the_end() -> None:
     """The lesson's function that checks positions accepts those beyond the end."""
     replace_in_cells("if lowest < -size or highest >= size:", "if lowest < -size:")
 
 
-@fault(
-    detected_by=("index-gradients.repeated", "indexing.get", "index-gradients.exercise-rows"),
-    replaces="paddle:Tensor.__getitem__",
-)
+@fault("index-gradients.repeated", "indexing.get", "index-gradients.exercise-rows", replaces="paddle:Tensor.__getitem__")
 def repeated_row_counted_once(real):
     """The gradient of a row that is read twice is that of one reading."""
 
@@ -70,7 +70,7 @@ def repeated_row_counted_once(real):
     return getitem
 
 
-@fault(detected_by=("indexing.set", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
+@fault("indexing.set", "index-gradients.by-index", wraps="paddle:Tensor.__setitem__")
 def overwritten_elements_keep_their_gradient(real, self, index, value):
     """Elements of float32 that an assignment by integers and slices overwrites keep the gradient of the old value."""
     items = index if isinstance(index, tuple) else (index,)
@@ -81,7 +81,7 @@ def overwritten_elements_keep_their_gradient(real, self, index, value):
         self.add_(before - before.detach())
 
 
-@fault(detected_by=("index-gradients.too-late",), wraps="paddle:Tensor.backward", lanes=("sim",))
+@fault("index-gradients.too-late", wraps="paddle:Tensor.backward", lanes=("sim",))
 def overwriting_is_not_noticed(real, self, *args, **kwargs):
     """Overwriting a value that backward needs raises no error."""
     try:
@@ -91,13 +91,13 @@ def overwriting_is_not_noticed(real, self, *args, **kwargs):
             raise
 
 
-@fault(detected_by=("large-tensors.elements",), wraps=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
+@fault("large-tensors.elements", wraps=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
 def positions_have_31_bits(real, self, index, *value):
     """Positions of elements are computed in 31 bits."""
     return real(self, index % 2**31 if isinstance(index, int) and index > 0 else index, *value)
 
 
-@fault(detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
+@fault("indexing.out-of-range", wraps="paddle:Tensor.__getitem__")
 def positions_out_of_range_are_clipped_without_strides(real, self, index):
     """Without stride kernels tensors of positions beyond the end stand for the last element."""
     if isinstance(index, tuple) and not paddle.get_flags("FLAGS_use_stride_kernel")["FLAGS_use_stride_kernel"]:
@@ -108,13 +108,13 @@ def positions_out_of_range_are_clipped_without_strides(real, self, index):
     return real(self, index)
 
 
-@fault(where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.flip")
+@fault("indexing.known-defects", where="ranks", wraps="paddle:Tensor.flip")
 def flip_does_nothing(_real, self, *given, **named):
     """The operator flip returns the tensor as it is, so that the workaround for slices that go backwards has no effect."""
     return self
 
 
-@fault(detected_by=("indexing.moves",), after="paddle:tile")
+@fault("indexing.moves", after="paddle:tile")
 def tile_gradient_counts_one_copy(right, x, repeats, *given):
     """The gradient of tile is that of one copy."""
     if x.dtype not in (paddle.float32, paddle.float64):
@@ -122,13 +122,13 @@ def tile_gradient_counts_one_copy(right, x, repeats, *given):
     return right.detach() + (right - right.detach()) * (x.size / max(1, right.size))
 
 
-@fault(detected_by=("indexing.selections",), after="paddle:gather")
+@fault("indexing.selections", after="paddle:gather")
 def gather_gradient_in_other_rows(right, x, index, axis=0):
     """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
     return right.detach() + (right - right.detach()).flip(0)
 
 
-@fault(detected_by=("indexing.writes",), wraps="paddle:scatter")
+@fault("indexing.writes", wraps="paddle:scatter")
 def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
     """Scatter of int64 goes through float32, which has 24 bits."""
     if x.dtype != paddle.int64:
@@ -136,13 +136,13 @@ def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
     return scatter(x.astype("float32"), index, updates.astype("float32"), *given, **named).astype("int64")
 
 
-@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__", lanes=("sim",))
+@fault("indexing.get", wraps="paddle:Tensor.__getitem__", lanes=("sim",))
 def true_adds_no_axis(real, self, index):
     """The index True gives the tensor as it is, without the new axis."""
     return self.clone() if index is True else real(self, index)
 
 
-@fault(detected_by=("indexing.selections",), wraps="paddle:_C_ops.embedding")
+@fault("indexing.selections", wraps="paddle:_C_ops.embedding")
 def embedding_gradient_counts_once(real, ids, *others):
     """The gradient of an embedding counts a token once, however often it occurs."""
     result, flat = real(ids, *others), ids.numpy().reshape(-1)

@@ -251,7 +251,6 @@ def _kernels(case: Case) -> list[tuple[str, str, str]]:
 
 
 RUN = one_by_one(measure), add_row_of(_kernels)
-"""What check.grid takes as run and add_row."""
 
 RULES: Rules = {
     **OF_LAYOUTS,

@@ -217,4 +217,3 @@ def _beside(rng: np.random.Generator, positions: np.ndarray, shape: Shape, axis:
 
 
 RUN = one_by_one(_measure), add_row_of(lambda case: [(WRITES[case.operator].name, case.dtype, "")])
-"""What check.grid takes as run and add_row."""

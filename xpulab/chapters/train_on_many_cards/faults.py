@@ -10,8 +10,11 @@ SHARDING = f"{FLEET}.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimize
 
 
 @fault(
+    "many-cards.gradients",
+    "many-cards.weights",
+    "many-cards.dpo",
+    "many-cards.align",
     where="ranks",
-    detected_by=("many-cards.gradients", "many-cards.weights", "many-cards.dpo", "many-cards.align"),
     wraps="paddle.distributed.parallel:DataParallel.forward",
 )
 def gradients_stay_on_their_card(real, self, *given, **named):
@@ -20,8 +23,9 @@ def gradients_stay_on_their_card(real, self, *given, **named):
 
 
 @fault(
+    "many-cards.losses",
+    "many-cards.rows",
     where="everywhere",
-    detected_by=("many-cards.losses", "many-cards.rows"),
     smoke=("many-cards.smoke-data-parallel",),
     wraps="paddle.io:DistributedBatchSampler.__init__",
 )
@@ -31,22 +35,14 @@ def every_card_gets_the_rows_of_the_first(real, self, *given, **named):
     self.local_rank = 0
 
 
-@fault(
-    where="everywhere",
-    detected_by=("many-cards.order", "many-cards.losses"),
-    wraps="paddle.io:DistributedBatchSampler.__iter__",
-)
+@fault("many-cards.order", "many-cards.losses", where="everywhere", wraps="paddle.io:DistributedBatchSampler.__iter__")
 def several_cards_read_the_order_of_another_epoch(real, self):
     """On several cards the rows of an epoch have the order of the next one, so one card and two read other rows."""
     self.epoch += 1
     return real(self)
 
 
-@fault(
-    where="ranks",
-    detected_by=("many-cards.gradients",),
-    wraps=f"{SHARDING}.reduce_gradients",
-)
+@fault("many-cards.gradients", where="ranks", wraps=f"{SHARDING}.reduce_gradients")
 def sharded_gradients_are_summed(real, self, parameter_list, hcg):
     """With a sharded optimizer gradients are added up, not averaged."""
     real(self, parameter_list, hcg)
@@ -56,26 +52,17 @@ def sharded_gradients_are_summed(real, self, parameter_list, hcg):
                 weight.grad.set_value(2 * weight.grad)
 
 
-@fault(where="ranks", detected_by=("many-cards.weights", "many-cards.answers"), wraps=f"{SHARDING}._sharding_sync_parameters")
+@fault("many-cards.weights", "many-cards.answers", where="ranks", wraps=f"{SHARDING}._sharding_sync_parameters")
 def updated_weights_are_not_sent(real, self):
     """With a sharded optimizer the weights that a rank has updated do not reach the others."""
 
 
-@fault(
-    where="ranks",
-    lanes=("sim",),
-    detected_by=("many-cards.weights",),
-    wraps=f"{TRAINER}:register_sequence_parallel_allreduce_hooks",
-)
+@fault("many-cards.weights", where="ranks", lanes=("sim",), wraps=f"{TRAINER}:register_sequence_parallel_allreduce_hooks")
 def gradients_of_norms_stay_on_their_rank(real, *given):
     """With divided tokens the gradients of norms and biases are those of a rank's own tokens."""
 
 
-@fault(
-    where="ranks",
-    detected_by=("many-cards.resume",),
-    wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json",
-)
+@fault("many-cards.resume", where="ranks", wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json")
 def the_step_is_forgotten(real, *given):
     """A run goes on with its weights, and begins at the first step again."""
     state = real(*given)
@@ -83,18 +70,14 @@ def the_step_is_forgotten(real, *given):
     return state
 
 
-@fault(where="ranks", lanes=("sim",), detected_by=("many-cards.bf16",), after=f"{TRAINER}:Trainer._wrap_model")
+@fault("many-cards.bf16", where="ranks", lanes=("sim",), after=f"{TRAINER}:Trainer._wrap_model")
 def training_in_bf16_without_master_weights(result, self, *given, **named):
     """AdamW works on the bfloat16 weights themselves."""
     optimizer = getattr(self.optimizer, "_inner_opt", self.optimizer)
     optimizer._multi_precision = False
 
 
-@fault(
-    where="ranks",
-    detected_by=("many-cards.lora",),
-    after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__",
-)
+@fault("many-cards.lora", where="ranks", after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def adapters_begin_with_other_numbers(result, self, *given, **named):
     """On several cards an adapter begins with other numbers than on one."""
     if dist.get_world_size() > 1:
@@ -102,23 +85,14 @@ def adapters_begin_with_other_numbers(result, self, *given, **named):
             self.lora_A.scale_(1.1)
 
 
-@fault(
-    where="ranks",
-    detected_by=("many-cards.exercise-steps",),
-    after="paddle.io:DistributedBatchSampler.__init__",
-    lanes=("sim",),
-)
+@fault("many-cards.exercise-steps", where="ranks", after="paddle.io:DistributedBatchSampler.__init__", lanes=("sim",))
 def rows_are_not_divided(result, self, *given, **named):
     """Each rank gets all rows, so an epoch has as many steps as on one card."""
     self.nranks, self.local_rank = 1, 0
     self.num_samples = self.total_size = len(self.dataset)
 
 
-@fault(
-    where="ranks",
-    detected_by=("many-cards.exercise-held", "many-cards.held"),
-    after=f"{SHARDING}._partition_parameters",
-)
+@fault("many-cards.exercise-held", "many-cards.held", where="ranks", after=f"{SHARDING}._partition_parameters")
 def the_first_rank_gets_the_whole_optimizer(mapping, self):
     """With a sharded optimizer the first rank gets the moments of all weights."""
     every = [weight for of_rank in mapping.values() for weight in of_rank]
@@ -126,9 +100,9 @@ def the_first_rank_gets_the_whole_optimizer(mapping, self):
 
 
 @fault(
+    "many-cards.resume-other",
     where="ranks",
     lanes=("sim",),
-    detected_by=("many-cards.resume-other",),
     after="paddlenlp.trainer.unified_checkpoint.unified_checkpoint:load_unified_optimizer_locally",
 )
 def moments_are_lost_where_matrices_are_cut(loaded, arguments, *given, **named):

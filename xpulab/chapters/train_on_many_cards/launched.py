@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from ml_dtypes import bfloat16
 from safetensors.numpy import load_file
 
 from xpulab import files, ranks
@@ -106,7 +107,7 @@ def _losses(folder: Path) -> list[float]:
 
 
 def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
-    """All tensors of the files of these names. Raises FileNotFoundError when there is none."""
+    """All tensors of the files of these names, bfloat16 as float32. Raises FileNotFoundError when there is none."""
     found = sorted(path for pattern in patterns for path in folder.glob(pattern))
     if not found:
         raise FileNotFoundError(f"{folder} has no file {' or '.join(patterns)}")
@@ -114,12 +115,9 @@ def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
     for path in found:
         is_pickle = path.suffix == ".pdparams"
         arrays |= {name: each.numpy() for name, each in paddle.load(str(path)).items()} if is_pickle else load_file(path)
-    return {name: _float32(np.asarray(value)) for name, value in arrays.items()}
-
-
-def _float32(value: np.ndarray) -> np.ndarray:
-    """bfloat16, which numpy reads as uint16, as float32; other types as they are."""
-    return (value.astype("uint32") << 16).view("float32") if value.dtype == np.uint16 else value
+    return {
+        name: value.view(bfloat16).astype("float32") if value.dtype == np.uint16 else value for name, value in arrays.items()
+    }
 
 
 def shares(held: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -9,66 +9,28 @@ import numpy as np
 
 from xpulab.chapters.shared import figures
 
+_FORWARD, _BACKWARD = ("forward, half of the rows", 3, "first"), ("backward", 5, "second")
+_ADAMW, _HALF_OF_ADAMW = ("AdamW", 1.6, "third"), ("AdamW, half", 1.6, "third")
+_ATTENTION, _MLP, _BACK, _SUM = (
+    ("attention", 1.3, "first"),
+    ("MLP", 1.3, "first"),
+    ("backward", 2, "second"),
+    ("+", 0.5, "strong"),
+)
+_DOWN, _UP, _LAST = ("↓", 0.5, "strong"), ("↑", 0.5, "strong"), ("AdamW", 1.2, "third")
+_FIRST, _SECOND, _WAITS = ("1", 1.4, "first"), ("2", 1.4, "first"), ("waits", 1.4, "idle")
+_BACK_OF_FIRST, _BACK_OF_SECOND, _WAITS_LONG = ("1", 2, "second"), ("2", 2, "second"), ("waits", 2, "idle")
+
 STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
-    "data parallel": [
-        [
-            ("forward, half of the rows", 3, "first"),
-            ("backward", 5, "second"),
-            ("mean of gradients", 2.4, "strong"),
-            ("AdamW", 1.6, "third"),
-        ]
-    ]
-    * 2,
+    "data parallel": [[_FORWARD, _BACKWARD, ("mean of gradients", 2.4, "strong"), _ADAMW]] * 2,
     "sharding, stage 1": [
-        [
-            ("forward, half of the rows", 3, "first"),
-            ("backward", 5, "second"),
-            ("gradients", 1.2, "strong"),
-            ("AdamW, half", 1.6, "third"),
-            ("weights", 1.2, "strong"),
-        ]
+        [_FORWARD, _BACKWARD, ("gradients", 1.2, "strong"), _HALF_OF_ADAMW, ("weights", 1.2, "strong")],
     ]
     * 2,
-    "tensor parallel": [
-        [
-            ("attention", 1.3, "first"),
-            ("+", 0.5, "strong"),
-            ("MLP", 1.3, "first"),
-            ("+", 0.5, "strong"),
-            ("backward", 2, "second"),
-            ("+", 0.5, "strong"),
-            ("backward", 2, "second"),
-            ("+", 0.5, "strong"),
-            ("AdamW, half", 1.6, "third"),
-        ]
-    ]
-    * 2,
+    "tensor parallel": [[_ATTENTION, _SUM, _MLP, _SUM, _BACK, _SUM, _BACK, _SUM, _HALF_OF_ADAMW]] * 2,
     "pipeline": [
-        [
-            ("1", 1.4, "first"),
-            ("↓", 0.5, "strong"),
-            ("2", 1.4, "first"),
-            ("↓", 0.5, "strong"),
-            ("waits", 2, "idle"),
-            ("↑", 0.5, "strong"),
-            ("1", 2, "second"),
-            ("waits", 1.4, "idle"),
-            ("↑", 0.5, "strong"),
-            ("2", 2, "second"),
-            ("AdamW", 1.2, "third"),
-        ],
-        [
-            ("waits", 1.4, "idle"),
-            ("↓", 0.5, "strong"),
-            ("1", 1.4, "first"),
-            ("↓", 0.5, "strong"),
-            ("1", 2, "second"),
-            ("↑", 0.5, "strong"),
-            ("2", 1.4, "first"),
-            ("2", 2, "second"),
-            ("↑", 0.5, "strong"),
-            ("AdamW", 1.2, "third"),
-        ],
+        [_FIRST, _DOWN, _SECOND, _DOWN, _WAITS_LONG, _UP, _BACK_OF_FIRST, _WAITS, _UP, _BACK_OF_SECOND, _LAST],
+        [_WAITS, _DOWN, _FIRST, _DOWN, _BACK_OF_FIRST, _UP, _SECOND, _BACK_OF_SECOND, _UP, _LAST],
     ],
 }
 """By way, for each rank: what it does in a step, how long that is drawn, and its tone; "strong" is on both ranks at once."""

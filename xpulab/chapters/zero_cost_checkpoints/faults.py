@@ -6,7 +6,8 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 
 
 @fault(
-    detected_by=("zero-cost-checkpoint.plain-save", "zero-cost-checkpoint.smoke-snapshot"),
+    "zero-cost-checkpoint.plain-save",
+    "zero-cost-checkpoint.smoke-snapshot",
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
     breaks=CELLS,
 )
@@ -17,23 +18,20 @@ def copied_after_the_step() -> None:
     replace_in_cells("        saver.finish()\n", "        update(optimizer)\n        saver.finish()\n")
 
 
-@fault(detected_by=("zero-cost-checkpoint.ema", "zero-cost-checkpoint.exercise-average"), breaks=CELLS)
+@fault("zero-cost-checkpoint.ema", "zero-cost-checkpoint.exercise-average", breaks=CELLS)
 def shares_of_the_average_exchanged() -> None:
     """The average gives the new weights the share of the old ones."""
     replace_in_cells("keep * average + (1 - keep) * arrays[name]", "(1 - keep) * average + keep * arrays[name]")
 
 
-@fault(
-    detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker", "zero-cost-checkpoint.exercise-steps"),
-    breaks=CELLS,
-)
+@fault("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker", "zero-cost-checkpoint.exercise-steps", breaks=CELLS)
 def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
     replace_in_cells("path.mkdir(parents=True)\n", "path.mkdir(parents=True)\n    (path / MARKER).touch()\n")
     replace_in_cells("json.loads((path / MARKER).read_text()) == listing(path)", "(path / MARKER).exists()")
 
 
-@fault(detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
+@fault("zero-cost-checkpoint.buffers", breaks=CELLS)
 def buffer_not_returned() -> None:
     """A buffer that was written is not given back."""
     replace_in_cells(
@@ -41,7 +39,7 @@ def buffer_not_returned() -> None:
     )
 
 
-@fault(detected_by=("zero-cost-checkpoint.error-is-told",), breaks=CELLS)
+@fault("zero-cost-checkpoint.error-is-told", breaks=CELLS)
 def writer_errors_not_reported() -> None:
     """The errors of the writer are not reported."""
     replace_in_cells(
@@ -50,21 +48,21 @@ def writer_errors_not_reported() -> None:
     )
 
 
-@fault(detected_by=("zero-cost-checkpoint.newest",), breaks=CELLS)
+@fault("zero-cost-checkpoint.newest", breaks=CELLS)
 def newest_by_name() -> None:
     """Step-8 counts as newer than step-10."""
     replace_in_cells('key=lambda path: int(path.name.split("-")[1])', "key=lambda path: path.name")
 
 
-@fault(detected_by=("zero-cost-checkpoint.resume",), breaks=CELLS)
+@fault("zero-cost-checkpoint.resume", breaks=CELLS)
 def powers_not_filled() -> None:
     """A run that resumes keeps the powers of beta that it began with."""
     replace_in_cells("state[name].set_value(arrays[name])", "'_pow_' in name or state[name].set_value(arrays[name])")
 
 
 @fault(
+    "zero-cost-checkpoint.async-save",
     lanes=("sim",),
-    detected_by=("zero-cost-checkpoint.async-save",),
     after="paddle.distributed.flex_checkpoint.dcp.save_state_dict:copy_dict_to_cpu",
 )
 def background_save_copies_too_little(copied, tensors):
@@ -73,7 +71,7 @@ def background_save_copies_too_little(copied, tensors):
         each[-1] = 0
 
 
-@fault(detected_by=("zero-cost-checkpoint.take-home",), breaks=FILES)
+@fault("zero-cost-checkpoint.take-home", breaks=FILES)
 def file_averages_otherwise() -> None:
     """The file to take home has another default for the average than the lesson."""
     replace_in_file("data/take_home/zero_cost_saver.py", "keep=0.75", "keep=0.5")

@@ -13,41 +13,32 @@ SAMPLER = "paddle.io:DistributedBatchSampler"
 SHARD_DATALOADER = f"{API}:ShardDataloader"
 
 
-@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle.distributed.parallel:sync_params_buffers")
+@fault("auto-parallel-config.options", where="ranks", wraps="paddle.distributed.parallel:sync_params_buffers")
 def weights_of_the_first_rank_not_sent(_real, model, *given, **named):
     """Under DataParallel each rank starts with its own weights and buffers."""
 
 
-@fault(detected_by=("shard-dataloader.samplers",), after=f"{SAMPLER}.__len__")
+@fault("shard-dataloader.samplers", after=f"{SAMPLER}.__len__")
 def number_of_batches_rounded_down(result, self):
     """The function len() of a sampler leaves out the last, smaller batch."""
     return self.num_samples // self.batch_size
 
 
-@fault(
-    where="ranks",
-    detected_by=("auto-parallel-config.refusals",),
-    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
-)
+@fault("auto-parallel-config.refusals", where="ranks", wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__")
 def illegal_options_accepted(real, self):
     """PaddleNLP accepts the illegal combinations of options that it refuses with a ValueError or an assertion."""
     with contextlib.suppress(ValueError, AssertionError):
         real(self)
 
 
-@fault(
-    where="ranks",
-    detected_by=("shard-dataloader.declared",),
-    after=f"{API}:ShardDataloader._get_mesh_and_placement",
-    lanes=("sim",),
-)
+@fault("shard-dataloader.declared", where="ranks", after=f"{API}:ShardDataloader._get_mesh_and_placement", lanes=("sim",))
 def batches_declared_whole(result, self, index):
     """The function shard_dataloader declares that every rank holds the whole batch."""
     mesh, placements = result
     return mesh, [dist.Replicate() for _ in placements]
 
 
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
+@fault("pipeline.options", where="ranks", wraps=f"{STAGE}.get_bwd_send_ops")
 def gradient_stops_at_a_frozen_stage(real, self, *given):
     """A stage whose weights are frozen sends zeros to the stage before it."""
     if all(weight.stop_gradient for weight in self.sublayer.parameters()):
@@ -56,7 +47,7 @@ def gradient_stops_at_a_frozen_stage(real, self, *given):
     return real(self, *given)
 
 
-@fault(where="ranks", detected_by=("pipeline.several-tensors",), wraps=f"{STAGE}.get_bwd_send_ops", lanes=("sim",))
+@fault("pipeline.several-tensors", where="ranks", wraps=f"{STAGE}.get_bwd_send_ops", lanes=("sim",))
 def gradient_of_the_second_tensor_lost(real, self, *given):
     """Of the gradients of several tensors that a stage received only the first one is sent back, the others are zeros."""
     for chunk, gradients in self.bwd_cache.items():
@@ -66,7 +57,7 @@ def gradient_of_the_second_tensor_lost(real, self, *given):
     return real(self, *given)
 
 
-@fault(where="ranks", detected_by=("shard-dataloader.rows",), wraps=f"{SHARD_DATALOADER}.__init__")
+@fault("shard-dataloader.rows", where="ranks", wraps=f"{SHARD_DATALOADER}.__init__")
 def rows_of_the_second_rank_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the second rank."""
     with mock.patch("paddle.distributed.get_rank", lambda *_: 1):

@@ -1,7 +1,7 @@
 """Samplers and loaders of many ranks as grids: which rows each rank reads, beside the formula.
 
     of_samplers = loader_cases.samplers()
-    check.grid("shard-dataloader.samplers", of_samplers, one_by_one(loader_cases.sampled), loader_cases.add_row, ...)
+    check.grid("shard-dataloader.samplers", of_samplers, one_by_one(loader_cases.sampled), add_row, ...)
 
 The formula: the rows, in their order or shuffled with the epoch as the seed, are filled up to a multiple of the ranks with the
 first ones. Of each group of ranks x batch rows rank r has the r-th batch; of the last, smaller group the r-th part.
@@ -10,7 +10,6 @@ first ones. Of each group of ranks x batch rows rank r has the r-th batch; of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ import paddle.distributed as dist
 from paddlenlp.utils.batch_sampler import DistributedBatchSampler as OfPaddleNLP
 
 from xpulab.chapters.auto_parallel.resharding import whole
-from xpulab.checks.compared import add_error
+from xpulab.chapters.shared.cases_on_ranks import on_ranks
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
 from xpulab.reference.placement import ranks_of
-from xpulab.release.auto_parallel.cases_on_ranks import on_ranks
 
 RANKS = 4
 Batches = list[list[int]]
@@ -70,21 +68,9 @@ def sharded() -> Grid:
     )
 
 
-@dataclass(frozen=True)
-class Read:
+def _read(found: Sequence[str], right: Sequence[str], wrong: Sequence[str]) -> Compared:
     """What the ranks read in the last epoch, what they must read, and what they must not, a text for each rank."""
-
-    found: list[str]
-    right: list[str]
-    wrong: list[str]
-
-
-def add_row(rows: Table, case: Case, read: Read | Exception | str) -> None:
-    """Add a row with what the ranks read."""
-    if isinstance(read, Read):
-        rows.equal(case.name, read.found, read.right, control=read.wrong)
-    else:
-        add_error(rows, case.name, read)
+    return Compared({"ranks": found}, {"ranks": right}, wrong={"ranks": wrong})
 
 
 def batches(
@@ -104,11 +90,11 @@ def batches(
 # -------------------------------------------------------------------------------------------------------------- samplers
 
 
-def sampled(case: Case) -> Read:
+def sampled(case: Case) -> Compared:
     """The batches of each rank, and what len() says of them. In the control it says one more."""
     found, right = zip(*[(_by_sampler(case, rank), _by_formula(case, rank)) for rank in range(case.ranks)], strict=True)
     texts = [[f"{each}, len {count + more}" for each, count in of] for of, more in ((found, 0), (right, 0), (right, 1))]
-    return Read(*texts)
+    return _read(*texts)
 
 
 def _by_sampler(case: Case, rank: int) -> tuple[Batches, int]:
@@ -175,19 +161,14 @@ def _read_batch(value: Any) -> Any:
 
 def run_sharded(device: str) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: what each rank of a mesh reads; in the control its neighbour along dp reads it."""
-
-    def measured(cases: Sequence[Case]) -> list[Any]:
-        of_cases = zip(cases, on_ranks(_read_sharded, RANKS, cases, device, _size), strict=True)
-        return [found if isinstance(found, str) else _compared(case, found) for case, found in of_cases]
-
-    return measured
+    return on_ranks(_read_sharded, RANKS, device, _compared, lambda case: range(_size(case)))
 
 
 def _size(case: Case) -> int:
     return 2 ** len(case.mesh)
 
 
-def _compared(case: Case, found: Sequence[Any]) -> Read:
+def _compared(case: Case, found: Sequence[Any]) -> Compared:
     def of_place(place: int) -> str:
         epoch = int(case.read != "one epoch")  # an iterator that is left early counts, too
         options = {"shuffled": case.shuffled, "drop_last": case.drop_last, "epoch": epoch}
@@ -196,7 +177,9 @@ def _compared(case: Case, found: Sequence[Any]) -> Read:
         return str([_read_batch(_of_form(case.form, *each)) for each in fields])
 
     places = [rank // (_size(case) // 2) for rank in range(_size(case))]
-    return Read([str(each) for each in found], [of_place(place) for place in places], [of_place(1 - place) for place in places])
+    return _read(
+        [str(each) for each in found], [of_place(place) for place in places], [of_place(1 - place) for place in places]
+    )
 
 
 def _read_sharded(case: Case) -> list[Any]:

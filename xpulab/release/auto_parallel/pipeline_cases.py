@@ -22,10 +22,11 @@ from paddle.distributed import fleet
 from paddle.distributed.auto_parallel.pipelining import schedules
 from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
+from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.records.refusals import refusal
-from xpulab.release.auto_parallel.cases_on_ranks import LOSSES, START, as_one_process, on_ranks
+from xpulab.release.auto_parallel.beside_one_process import LOSSES, START, as_one_process
 
 RANKS, UPDATES, ROWS, LENGTH, WORDS, WIDTH, RATE = 2, 2, 8, 3, 12, 8, 0.2
 LAYERS = ("embedding", "block 1", "block 2", "block 3", "block 4", "head")
@@ -44,37 +45,15 @@ SHARED = {"nothing": (), "embedding and head": ((0, 5),), "both": ((0, 5), (1, 4
 FROZEN = {"nothing": (), "the embedding": (0,), "the first three layers": (0, 1, 2), "the last three layers": (3, 4, 5)}
 
 
-class Embedding(nn.Layer):
-    """Features of words."""
+class Weighted(nn.Layer):
+    """A layer of one weight [rows, WIDTH]. compute: from its input and the weight to its output."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int, compute: Callable[[Any, Any], Any]) -> None:
         super().__init__()
-        self.weight = self.create_parameter([WORDS, WIDTH])
-
-    def forward(self, words: Any) -> Any:
-        return F.embedding(words, self.weight)
-
-
-class Block(nn.Layer):
-    """A linear layer that is added to its input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = self.create_parameter([WIDTH, WIDTH])
+        self.weight, self.compute = self.create_parameter([rows, WIDTH]), compute
 
     def forward(self, x: Any) -> Any:
-        return x + F.gelu(paddle.matmul(x, self.weight))
-
-
-class Head(nn.Layer):
-    """A number for each word, from the transposed weight of an embedding."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = self.create_parameter([WORDS, WIDTH])
-
-    def forward(self, x: Any) -> Any:
-        return paddle.matmul(x, self.weight, transpose_y=True)
+        return self.compute(x, self.weight)
 
 
 KINDS_OF_LOSS: dict[str, Callable[[Any, Any], Any]] = {
@@ -131,7 +110,11 @@ def _rank_of(schedule: str, split: Any, layer: int) -> int:
 
 def _new_layers(case: Case) -> list[Any]:
     """All layers with their weights. The second of two that are shared may start with other numbers."""
-    layers = [Embedding(), *(Block() for _ in LAYERS[1:-1]), Head()]
+    layers = [
+        Weighted(WORDS, F.embedding),
+        *(Weighted(WIDTH, lambda x, weight: x + F.gelu(paddle.matmul(x, weight))) for _ in LAYERS[1:-1]),
+        Weighted(WORDS, lambda x, weight: paddle.matmul(x, weight, transpose_y=True)),
+    ]
     rng = case.rng()
     values = [rng.normal(0, 0.5, layer.weight.shape).astype("float32") for layer in layers]
     for first, second in case.shared:
@@ -179,14 +162,10 @@ def one_process(case: Case) -> dict[str, np.ndarray]:
 def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: weights and losses of the stages beside those of one process, or an error."""
 
-    def measured(cases: Sequence[Case]) -> list[Any]:
-        of_cases = zip(cases, on_ranks(_trained, RANKS, cases, device), strict=True)
-        return [answer if isinstance(answer, str) else compared(case, answer) for case, answer in of_cases]
-
     def compared(case: Case, of_ranks: Sequence[Any]) -> Compared:
         return as_one_process({name: value for each in of_ranks for name, value in each.items()}, one_process(case), coarse)
 
-    return measured
+    return on_ranks(_trained, RANKS, device, compared, lambda case: range(RANKS))
 
 
 def _trained(case: Case) -> dict[str, np.ndarray]:

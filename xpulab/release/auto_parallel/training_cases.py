@@ -9,6 +9,7 @@ buffer that scales what they compute. The weights at the end must be those of on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,11 +20,12 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from xpulab.chapters.auto_parallel.resharding import whole
+from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
 from xpulab.records.refusals import refusal
 from xpulab.reference.placement import ranks_of
-from xpulab.release.auto_parallel.cases_on_ranks import START, as_one_process, on_ranks
+from xpulab.release.auto_parallel.beside_one_process import START, as_one_process
 
 RANKS, STEPS, ROWS, LENGTH, WORDS, WIDTH = 4, 3, 8, 3, 12, 8
 """Ranks, steps, samples of a step, tokens of a sample, words, features of a token."""
@@ -117,20 +119,13 @@ def one_process(case: Case) -> dict[str, np.ndarray]:
 def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: the weights on the ranks of a case's mesh, beside those of one process, or an error."""
 
-    def size(case: Case) -> int:
-        return int(np.prod(list(case.mesh.values())))
-
     def compared(case: Case, of_ranks: Sequence[Any]) -> Compared:
         exact = one_process(case)
         found = {name: np.stack([of_rank[name] for of_rank in of_ranks]) for name in of_ranks[0]}
         every = {name: np.stack([value] * len(of_ranks)) for name, value in exact.items()}
         return as_one_process(found, every, coarse)
 
-    def measured(cases: Sequence[Case]) -> list[Any]:
-        of_cases = zip(cases, on_ranks(_on_rank, RANKS, cases, device, size), strict=True)
-        return [answer if isinstance(answer, str) else compared(case, answer) for case, answer in of_cases]
-
-    return measured
+    return on_ranks(_on_rank, RANKS, device, compared, lambda case: range(math.prod(case.mesh.values())))
 
 
 def _on_rank(case: Case) -> dict[str, np.ndarray]:

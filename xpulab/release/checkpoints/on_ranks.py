@@ -12,7 +12,7 @@ import paddle.distributed as dist
 
 from xpulab import ranks
 from xpulab.chapters.shared import workarounds
-from xpulab.chapters.shared.error_of_all import error_of_all
+from xpulab.chapters.shared.cases_on_ranks import error_of_all
 from xpulab.chapters.shared.processes import side_by_side
 from xpulab.chapters.shared.states import digests
 from xpulab.checks.grid import Case

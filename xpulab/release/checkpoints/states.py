@@ -171,11 +171,7 @@ def measure(work: Path, case: Case) -> Compared:
     return Compared(found, right)
 
 
-def _kernels(case: Case) -> list[tuple[str, str, str]]:
-    return [(case.optimizer.lower(), case.dtype, "")]
-
-
-add_row = add_row_of(_kernels)
+add_row = add_row_of(lambda case: [(case.optimizer.lower(), case.dtype, "")])
 
 
 def _named(what: str, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:

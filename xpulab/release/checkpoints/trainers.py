@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddlenlp.datasets import MapDataset
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 from paddlenlp.utils.batch_sampler import DistributedBatchSampler as FromConsumedSamples
@@ -29,7 +30,7 @@ from xpulab.chapters.shared.run_recorder import draw
 from xpulab.chapters.shared.states import digests
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, Rule, one_by_one
-from xpulab.release.tiny_training import FAMILIES, VOCABULARY, Examples, new_network, settings
+from xpulab.release.tiny_training import FAMILIES, VOCABULARY, new_network, settings
 
 STEPS, STEPS_OF_EPOCH, ROWS, TOKENS, RATE = 6, 2, 2, 6, 1e-2
 """Steps of a training and of an epoch, rows of a batch, tokens of a row, first learning rate."""
@@ -262,7 +263,7 @@ def _train(case: Case, device: str, folder: Path, kept: _Kept, own: str, start: 
         network = _network(case, rng, is_other=start is not None)
         of_trainer = {"model": network, "args": TrainingArguments(**options)}
         trainer = _Trainer(
-            kept, case.order, **of_trainer, train_dataset=Examples(rows[ROWS:]), eval_dataset=Examples(rows[:ROWS])
+            kept, case.order, **of_trainer, train_dataset=MapDataset(rows[ROWS:]), eval_dataset=MapDataset(rows[:ROWS])
         )
         if own != HISTORY:
             trainer.add_callback(History())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from xpulab.chapters.shared.fault import fault
 
 
-@fault(detected_by=("moe.paddlenlp", "moe.gate-options"), wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
+@fault("moe.paddlenlp", "moe.gate-options", wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
 def capacity_of_paddlenlp_too_large(real, self, *given):
     """PaddleNLP's gate takes one choice more than its capacity."""
     return real(self, *given) + 1
 
 
-@fault(detected_by=("moe.paddlenlp-models",), after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
+@fault("moe.paddlenlp-models", after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
 def shared_expert_is_left_out(_result, self, config):
     """The block of DeepSeek adds nothing of its shared experts."""
     shared = self.shared_experts.forward

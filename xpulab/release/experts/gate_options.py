@@ -174,12 +174,9 @@ def _by_paddlenlp(case: Case, problem: _Problem, used: Container[str]) -> Values
     loss.backward()
     found = {"loss": loss, "output": output, "tokens": x.grad, "gate": layer.gate.weight.grad}
     if case.loss == OUTPUT:
-        found["experts"] = paddle.stack([_gradient(expert.weight) for expert in layer.experts])
+        weights = [expert.weight for expert in layer.experts]
+        found["experts"] = paddle.stack([paddle.zeros_like(each) if each.grad is None else each.grad for each in weights])
     return {name: value.astype("float64").numpy() for name, value in found.items()}
-
-
-def _gradient(weight: Any) -> Any:
-    return paddle.zeros_like(weight) if weight.grad is None else weight.grad
 
 
 def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
@@ -252,7 +249,7 @@ def _by_formula(case: Case, problem: _Problem) -> Values:
     else:
         loss = (log_sum**2).mean()
         of_logits = 2 * log_sum[:, None] * softmax(logits) / tokens
-    of_logits = of_logits + _through_scores(case, scores, of_scores)
+    of_logits += of_scores * scores * (1 - scores) if case.scores == "sigmoid" else slope_of_softmax(scores, of_scores)
     found: Mapping[str, Any] = {"loss": loss, "output": output.reshape(*case.tokens, HIDDEN)}
     gradients = {"tokens": (of_x + of_logits @ problem.gate.T).reshape(*case.tokens, HIDDEN), "gate": problem.x.T @ of_logits}
     own = {"experts": of_maps} if case.loss == OUTPUT else {}
@@ -266,10 +263,3 @@ def _chosen(case: Case, scores: np.ndarray) -> np.ndarray:
         is_best = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), case.experts // 2, axis=1)
         scores = np.where(is_best, scores, -np.inf)
     return np.argsort(-scores, axis=1)[:, : case.k]
-
-
-def _through_scores(case: Case, scores: np.ndarray, of_scores: np.ndarray) -> np.ndarray:
-    """From the gradient of the scores to that of the logits."""
-    if case.scores == "sigmoid":
-        return of_scores * scores * (1 - scores)
-    return slope_of_softmax(scores, of_scores)

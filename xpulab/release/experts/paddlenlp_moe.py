@@ -1,7 +1,6 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
-Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, blocks, rows_of_block; layer_of; the workarounds
-cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
+Bounds are shares of the largest value.
 """
 
 from __future__ import annotations

@@ -20,20 +20,20 @@ def _in_programs(full, change):
     return paddle.jit.not_to_static(changed)
 
 
-@fault(detected_by=("export.infinity",), replaces="paddle:full")
+@fault("export.infinity", replaces="paddle:full")
 def infinity_written_as_the_largest_number(full):
     """An attribute that is infinite is written as the largest float32 number."""
     largest = float(np.finfo("float32").max)
     return _in_programs(full, lambda x: math.copysign(largest, x) if x in (math.inf, -math.inf) else x)
 
 
-@fault(detected_by=("export.exact-attributes",), replaces="paddle:full")
+@fault("export.exact-attributes", replaces="paddle:full")
 def attributes_in_single_precision(full):
     """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
     return _in_programs(full, lambda x: float(np.float32(x)) if isinstance(x, float) else x)
 
 
-@fault(detected_by=("export.types",), after="paddle.jit:load")
+@fault("export.types", after="paddle.jit:load")
 def small_float8_numbers_lost(loaded, path, **options):
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
     for value in loaded.state_dict().values():
@@ -42,7 +42,7 @@ def small_float8_numbers_lost(loaded, path, **options):
             value.set_value(paddle.where(wide.abs() < 1, paddle.zeros_like(wide), wide).astype(value.dtype))
 
 
-@fault(detected_by=("export.json-form",), wraps="paddle.jit:save")
+@fault("export.json-form", wraps="paddle.jit:save")
 def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **options):
     """A size that may vary is 1 in the file of the program."""
     for spec in input_spec or ():
@@ -50,7 +50,7 @@ def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **opt
     real(layer, path, input_spec=input_spec, **options)
 
 
-@fault(detected_by=("export.repeatable",), after="paddle.jit:save")
+@fault("export.repeatable", after="paddle.jit:save")
 def time_of_the_export_in_the_file(_result, layer, path, *given, **options):
     """The file of a program holds the time at which it was written, so that no two exports are equal."""
     file = Path(f"{path}.json")
@@ -59,7 +59,7 @@ def time_of_the_export_in_the_file(_result, layer, path, *given, **options):
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-@fault(detected_by=("export.arguments",), after="paddle.jit:load")
+@fault("export.arguments", after="paddle.jit:load")
 def double_arguments_rounded(loaded, path, **options):
     """A loaded program rounds float64 arguments to float32 without a message."""
     forward = loaded.forward
@@ -68,10 +68,7 @@ def double_arguments_rounded(loaded, path, **options):
     )
 
 
-@fault(
-    detected_by=("export.older-releases",),
-    after="paddle.jit:load",
-)
+@fault("export.older-releases", after="paddle.jit:load")
 def filters_of_older_programs_are_turned(loaded, path, **options):
     """Height and width of a filter change places in programs that an older release wrote."""
     from xpulab.chapters.export import export_files
@@ -82,17 +79,14 @@ def filters_of_older_programs_are_turned(loaded, path, **options):
                 weight.set_value(weight.transpose([0, 1, 3, 2]).contiguous())
 
 
-@fault(
-    detected_by=("export.cache",),
-    wraps="paddle.nn:Layer.eval",
-)
+@fault("export.cache", wraps="paddle.nn:Layer.eval")
 def a_translated_layer_stays_in_training(evaluate, self):
     """eval() of a layer that to_static has translated changes nothing."""
     if not hasattr(self.forward, "program_cache"):
         evaluate(self)
 
 
-@fault(detected_by=("export.programs",), after="paddle.jit:load")
+@fault("export.programs", after="paddle.jit:load")
 def double_weights_in_single_precision(loaded, path, **options):
     """The float64 weights of a loaded program have the precision of float32."""
     for weight in loaded.parameters():

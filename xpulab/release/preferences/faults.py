@@ -7,38 +7,38 @@ from dataclasses import replace
 from xpulab.chapters.shared.fault import fault
 
 
-@fault(detected_by=("dpo.kto-options", "dpo.kto-training"), wraps="paddlenlp.trl:KTOCriterion.__init__")
+@fault("dpo.kto-options", "dpo.kto-training", wraps="paddlenlp.trl:KTOCriterion.__init__")
 def kto_weights_exchanged(start, self, config, kto_config=None, **named):
     """KTO exchanges the weights of desirable and undesirable answers."""
     up, down = kto_config.desirable_weight, kto_config.undesirable_weight
     start(self, config, kto_config=replace(kto_config, desirable_weight=down, undesirable_weight=up), **named)
 
 
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__", lanes=("sim",))
+@fault("dpo.loss-options", wraps="paddlenlp.trl:DPOCriterion.__init__", lanes=("sim",))
 def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     """The loss ignores label smoothing."""
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
 
 
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__")
+@fault("dpo.loss-options", wraps="paddlenlp.trl:DPOCriterion.__init__")
 def preference_share_and_constants_ignored(start, self, config, dpo_config=None, **named):
     """The loss ignores pref_loss_ratio, simpo_gamma and dpop_lambda."""
     own = replace(dpo_config, pref_loss_ratio=1.0, simpo_gamma=0.5, dpop_lambda=50.0)
     start(self, config, dpo_config=own, **named)
 
 
-@fault(detected_by=("dpo.loss-options", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
+@fault("dpo.loss-options", "dpo.first-loss", wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def sums_for_every_loss_type(logps, self, *given):
     """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""
     return logps(self, *given[:4])
 
 
-@fault(detected_by=("dpo.lora-training",), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
+@fault("dpo.lora-training", wraps="paddlenlp.trl:DPOTrainer.disable_lora")
 def adapter_stays_on_for_the_reference(_real, self, model):
     """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
 
 
-@fault(detected_by=("dpo.lora-training", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
+@fault("dpo.lora-training", "dpo.first-loss", wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
 def reference_counts_half(loss, self, chosen, rejected, *kept):
     """The loss takes half of the reference model's log-probabilities."""
     return loss(self, chosen, rejected, *[0.5 * each for each in kept])

@@ -7,18 +7,18 @@ import contextlib
 from xpulab.chapters.shared.fault import fault, paddle
 
 
-@fault(detected_by=("sft.training-options",), wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv")
+@fault("sft.training-options", wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv")
 def grouped_keys_are_in_another_order(_real, states, times):
     """The heads of keys and values are repeated one after another, so a query gets another group's; of one head it is right."""
     return paddle.tile(states, [1, 1, times, 1])
 
 
-@fault(lanes=("sim",), detected_by=("sft.training-options",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
+@fault("sft.training-options", lanes=("sim",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
 def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
-@fault(detected_by=("sft.optimizer-options",), lanes=("sim",), wraps="paddle.amp:GradScaler.step")
+@fault("sft.optimizer-options", lanes=("sim",), wraps="paddle.amp:GradScaler.step")
 def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
     """Gradients are clipped while they are still multiplied by the factor of the scaler."""
     clip = optimizer._grad_clip
@@ -34,29 +34,25 @@ def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
         optimizer._grad_clip = clip
 
 
-@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:TopPProcess")
+@fault("sft.generation-options", wraps="paddlenlp.generation.utils:TopPProcess")
 def smallest_share_is_everything(_real, probs, top_p, least):
     """Sampling from the likeliest tokens with some share takes every token."""
     return probs
 
 
-@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+@fault("sft.generation-options", wraps="paddlenlp.generation.utils:get_unfinished_flag")
 def only_the_first_end_token_counts(unfinished, ids, flag, end):
     """Of several end tokens only the first one ends a row."""
     return unfinished(ids, flag, end[0] if isinstance(end, list) else end)
 
 
-@fault(
-    lanes=("sim",),
-    detected_by=("recompute.forms",),
-    wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker",
-)
+@fault("recompute.forms", lanes=("sim",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker")
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     return contextlib.nullcontext()
 
 
-@fault(detected_by=("recompute.frozen",), wraps="paddle.distributed.fleet.utils:recompute")
+@fault("recompute.frozen", wraps="paddle.distributed.fleet.utils:recompute")
 def recomputation_asks_for_gradients_of_its_inputs(recompute, function, *given, **named):
     """Recomputation makes its inputs need a gradient, also where none does without it."""
 
@@ -70,7 +66,7 @@ def recomputation_asks_for_gradients_of_its_inputs(recompute, function, *given, 
     return recompute(function, *map(needing_a_gradient, given), **named)
 
 
-@fault(detected_by=("recompute.kept",), after="paddlenlp.transformers:PretrainedModel.recompute_enable")
+@fault("recompute.kept", after="paddlenlp.transformers:PretrainedModel.recompute_enable")
 def every_granularity_is_full(_result, self):
     """A model computes whole layers again, whatever its recompute_granularity is."""
     for layer in self.sublayers(include_self=True):

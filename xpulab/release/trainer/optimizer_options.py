@@ -154,11 +154,7 @@ def measure(case: Case) -> Compared:
     return Compared(found, right, bound, {name: begun + 0.9 * ways[name] for name, begun in start.items()})
 
 
-def _kernels(case: Case) -> list[tuple[str, str, str]]:
-    return [(case.optimizer.lower(), case.dtype, "")]
-
-
-add_row = add_row_of(_kernels)
+add_row = add_row_of(lambda case: [(case.optimizer.lower(), case.dtype, "")])
 
 
 def _weight(drawn: np.ndarray, dtype: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from paddlenlp.data import DataCollatorForSeq2Seq
-from paddlenlp.datasets import ZeroPaddingMapDataset
+from paddlenlp.datasets import MapDataset, ZeroPaddingMapDataset
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trl import SFTConfig, SFTTrainer
 
@@ -26,7 +26,7 @@ from xpulab.chapters.shared.device import places
 from xpulab.chapters.shared.models import IGNORED
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.release.tiny_training import FAMILIES, VOCABULARY, Examples, new_network, settings
+from xpulab.release.tiny_training import FAMILIES, VOCABULARY, new_network, settings
 
 STEPS, ROWS, TOKENS, RATE = 3, 2, 8, 2e-2
 """Optimizer steps, rows of a batch, tokens of the longest row, first rate, which falls to 0."""
@@ -180,7 +180,7 @@ def _examples(rng: np.random.Generator, count: int, rows: str) -> list[list[Exam
 def _in_rows(examples: Sequence[Sequence[Example]], tokenizer: Any, rows: str) -> Any:
     """The dataset for the trainer."""
     if rows != "packed":
-        return Examples([each for (each,) in examples])
+        return MapDataset([each for (each,) in examples])
     own = [
         {"input_ids": each["input_ids"], "labels": each["labels"], "position_ids": list(range(len(each["labels"])))}
         for of_row in examples
