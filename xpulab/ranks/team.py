@@ -72,7 +72,7 @@ class Team:
         return self
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended, and its exit status: of its process, else what the launcher has written; None without both."""
+        """Whether a rank has ended, and its exit status, of its process or as the launcher wrote it; None without both."""
         if pid is None:
             return self._launcher.wait() is not None, None
         try:
