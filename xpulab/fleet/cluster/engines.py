@@ -8,6 +8,7 @@ and the task on the node stops its run when its standard input is closed.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -17,9 +18,10 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.Task import task_self
-from ClusterShell.Worker.Exec import ExecWorker
-from ClusterShell.Worker.Ssh import WorkerSsh
+from ClusterShell.Worker.Exec import ExecClient, ExecWorker
+from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
 
+from xpulab.child import OUTPUT_LIMIT
 from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
 
@@ -27,6 +29,13 @@ PROGRAMS = ("srun", "sinfo", "squeue", "scancel")
 ALL = "all"
 """As --nodes: every node of the partition."""
 
+MOST_BYTES = 64 * 2**20
+"""What a node may send in all: a bundle of all notebooks at level standard has 5 MiB or so. A line has at most OUTPUT_LIMIT."""
+
+_BYTES_OF_A_LINE = 2000
+"""As which each line counts besides: it takes time."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+"""Of a node, as a whole: files have it, and commands."""
 _CONNECTS_WITHIN = 15
 """Seconds that ssh has to reach a node."""
 _ANSWERS_WITHIN = 30.0
@@ -92,7 +101,44 @@ def node_names(asked: str) -> tuple[str, ...]:
         raise InputError(f"--nodes {asked}: no set of nodes: {error}; write for example node[1-3,7] or a,b") from error
     if not names or asked.isdecimal():
         raise InputError(f"--nodes {asked}: names no node; write for example node[1-3,7] or a,b")
+    if odd := [name for name in names if not _NAME.fullmatch(name)]:
+        raise InputError(f"--nodes {asked}: {odd[0]!r} is no name of a node, which has letters, digits, -, _ and dots")
     return names
+
+
+class _Limited:
+    """Of a client of ClusterShell: takes no more than MOST_BYTES of a node, and tells the handler when there was more.
+
+    The rest is read, since the node would wait, and not kept.
+    """
+
+    _taken = 0
+
+    def _read(self, sname: str, size: int = 1 << 16) -> bytes:
+        data: bytes = super()._read(sname, size)  # type: ignore[misc]
+        self._taken += len(data) + _BYTES_OF_A_LINE * data.count(b"\n")
+        if self._taken <= MOST_BYTES and len(self.streams[sname].rbuf) <= OUTPUT_LIMIT:  # type: ignore[attr-defined]
+            return data
+        self.worker.eh.sent_too_much = True  # type: ignore[attr-defined]
+        return b"\n"
+
+
+class _LimitedExec(_Limited, ExecClient):
+    pass
+
+
+class _LimitedSsh(_Limited, SshClient):
+    pass
+
+
+class LocalWorker(ExecWorker):
+    """Runs a command on this machine, for a node; what it sends is limited."""
+
+    SHELL_CLASS = _LimitedExec
+
+
+class _SshWorker(WorkerSsh):
+    SHELL_CLASS = _LimitedSsh
 
 
 @dataclass
@@ -116,7 +162,7 @@ class Ssh(Engine):
         task = task_self()
         task.set_info("ssh_options", shlex.join(self.options))
         task.set_info("connect_timeout", _CONNECTS_WITHIN)
-        return WorkerSsh(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
+        return _SshWorker(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
 
 
 @dataclass
@@ -140,7 +186,7 @@ class Slurm(Engine):
         if not known:
             there = ", ".join(sorted({line.strip() for line in _lines(("sinfo", "--noheader", "--format=%R"))}))
             raise InputError(f"--partition {self.partition}: Slurm has none of this name; it has {there}")
-        names = tuple(known) if asked == ALL else node_names(asked)
+        names = node_names(",".join(known) if asked == ALL else asked)
         if unknown := [name for name in names if name not in known]:
             where = f" in partition {self.partition}" if self.partition else ""
             raise InputError(
@@ -158,7 +204,7 @@ class Slurm(Engine):
         srun += ["--mem=0", "--cpu-bind=none", "--unbuffered", f"--time={int(limit // 60) + 1}"]
         words = [*_without_allocation(), *srun, *self._in_partition, *self.options, *command]
         line = f"exec {shlex.join(words)}"  # ClusterShell kills only one process
-        return ExecWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
+        return LocalWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
         """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
