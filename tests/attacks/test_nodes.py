@@ -26,7 +26,7 @@ SENDS = {
 
 @pytest.fixture
 def fleet(xpulab, packed, tmp_path):
-    """fleet("flood"): a fleet run of this node and a good one through an `ssh` that is a script: exit code, output, fleet.json."""
+    """fleet("flood"): a fleet run of this node and a good one; `ssh` is a script. Exit code, output, by node its entry."""
     bundle = packed("bundle", GREEN).read_bytes()
     messages = [Started("good"), *parts_of(bundle), Ended("done", "", 1.0, len(bundle))]
     (tmp_path / "good").write_text("\n".join(map(format_message, messages)))
@@ -37,10 +37,8 @@ def fleet(xpulab, packed, tmp_path):
         (tmp_path / "bin" / "ssh").write_text(f"#!/bin/bash\n{script}\n")
         (tmp_path / "bin" / "ssh").chmod(0o755)
         path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-        code, shown = xpulab(
-            *("fleet", "run", "--nodes", "bad,good", "--engine", "ssh", "--timeout", "0.1", "--out", "out", "00"),
-            variables=path,
-        )
+        run = ("fleet", "run", "--nodes", "bad,good", "--engine", "ssh", "--timeout", "0.1", "--out", "out", "00")
+        code, shown = xpulab(*run, variables=path)
         return code, shown, {each["node"]: each for each in json.loads((tmp_path / "out" / "fleet.json").read_text())["nodes"]}
 
     return run

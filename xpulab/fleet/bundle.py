@@ -102,7 +102,8 @@ def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
     else:
         notes.append(f"the run was made on {node}, the bundle on {here}: nothing of this machine is in it")
     contents: dict[str, bytes] = {}
-    entries, room = [], LARGEST_SUM
+    entries: list[Entry] = []
+    room = LARGEST_SUM
     for name, text in texts.items():
         redacted, removed = redactor.redact_file(name, text)
         content, stored = redacted.encode("utf-8", "backslashreplace"), redactor.redact(name)[0]
@@ -173,7 +174,8 @@ def read(path: Path, wanted: str = "*", kept: str = "*") -> tuple[Bundle, dict[s
         with files.opened(path) as file:
             _require_short_list(path, file)
             with zipfile.ZipFile(file) as archive:
-                bundle, contents = _manifest(path, archive), {}
+                bundle = _manifest(path, archive)
+                contents: dict[str, bytes] = {}
                 for entry in bundle.entries:
                     if fnmatchcase(entry.name, wanted):
                         content = _content(path, archive, entry)

@@ -117,7 +117,8 @@ def of_this_process() -> Redactor:
 class Redactor:
     """Removes the secrets of one machine.
 
-    values: the secret text to what stands in its place, longest first. patterns: by kind what else is removed, in order.
+    values: the secret text, in each spelling, to what stands in its place, longest first.
+    patterns: by kind what else is removed, in order.
     """
 
     values: Mapping[str, str]
@@ -137,7 +138,8 @@ class Redactor:
                 people.add(parts[-1])
         patterns = {"user": _of_people(people), "users": PATTERNS["user"]}
         others = {kind: pattern for kind, pattern in PATTERNS.items() if kind != "user"}
-        return cls(dict(sorted(values.items(), key=lambda pair: -len(pair[0]))), {**others, **patterns})
+        written = {spelled: place for value, place in values.items() for spelled in _spellings(value)}
+        return cls(dict(sorted(written.items(), key=lambda pair: -len(pair[0]))), {**others, **patterns})
 
     def redact_file(self, name: str, text: str) -> tuple[str, Counter[str]]:
         """As `redact`, for the text of a file of this name: in JSON each string for itself, so that it stays JSON.
@@ -162,11 +164,10 @@ class Redactor:
     def redact(self, text: str) -> tuple[str, Counter[str]]:
         """The text without secrets, and how many were removed of each kind: the name of a variable, or a key of PATTERNS."""
         removed: Counter[str] = Counter()
-        for value, place in self.values.items():
-            for written in _spellings(value):
-                if count := text.count(written):
-                    removed[place.partition("<removed: ")[2].rstrip(">")] += count
-                    text = text.replace(written, place)
+        for written, place in self.values.items():
+            if count := text.count(written):
+                removed[place.partition("<removed: ")[2].rstrip(">")] += count
+                text = text.replace(written, place)
         lower = text.lower()
         for key, pattern in self.patterns.items():
             if key not in _WITH or any(part in lower for part in _WITH[key]):
