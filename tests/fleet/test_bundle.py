@@ -208,5 +208,8 @@ def test_an_excerpt_a_link_and_a_file_that_cannot_be_read_are_left_out(run, tmp_
     (run / "notebooks" / "00_demo.source.ipynb").write_text("{}")
     (tmp_path / "secret.txt").write_text("of somebody else")
     (run / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (run / "odd\\\x1b\udc80.txt").write_text("of a name that no bundle can have")
     made, contents = bundle.collect(run)
+    bundle.write(made, contents, tmp_path / "x.zip")
+    assert "run/odd___.txt" in bundle.read(tmp_path / "x.zip")[1]
     assert set(made.left_out) == {"weights.bin", "notebooks/00_demo.source.ipynb"} and "run/link.txt" not in contents

@@ -29,6 +29,7 @@ from typing import BinaryIO
 import jsonschema
 
 from xpulab import __version__, files
+from xpulab.devices import DEVICES
 from xpulab.errors import InputError
 from xpulab.fleet import evidence, redact
 from xpulab.messages import one_line
@@ -47,9 +48,13 @@ LARGEST_SUM = 256 * 2**20
 MOST_FILES = 10_000
 """Bytes of one file and of all, unpacked, and their number: what is more is left out of a bundle, and refused in one."""
 
+_SHOWN = 1000
+"""How many of the files that are left out are named."""
+
 LARGEST_MANIFEST = 4 * 2**20
 """Bytes of the manifest, and of the archive's own list of its files."""
-_NO_NAME = re.compile(r"[^\w.-]+", re.ASCII)
+_NO_NODE, _NO_FILE = re.compile(r"[^\w.-]+", re.ASCII), re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What is not in the name of a node, and of a file: data/schema/bundle.schema.json."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
     node, device = here, "auto"
     try:
         result = json.loads(texts.get("run/result.json", "{}"))  # a soak has none
-        node, device = result.get("node", here), result.get("device", "auto")
+        node = str(result.get("node", here))
+        device = result["device"] if result.get("device") in DEVICES else "auto"
     except (ValueError, AttributeError) as error:  # of a full disk, or a machine that died
         notes.append(f"result.json cannot be read: {error}")
     if node == here:
@@ -106,15 +112,17 @@ def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
     room = LARGEST_SUM
     for name, text in texts.items():
         redacted, removed = redactor.redact_file(name, text)
-        content, stored = redacted.encode("utf-8", "backslashreplace"), redactor.redact(name)[0]
+        content = redacted.encode("utf-8", "backslashreplace")
+        stored = _NO_FILE.sub("_", redactor.redact(name)[0])
         if len(content) > min(LARGEST, room) or len(entries) == MOST_FILES or stored in contents:
             left_out[name] = f"a bundle has at most {MOST_FILES} files, all with other names, and {LARGEST_SUM >> 20} MiB"
             continue
         contents[stored], room = content, room - len(content)
         entries.append(Entry(stored, len(content), hashlib.sha256(content).hexdigest(), dict(+removed)))
     made = datetime.now().astimezone().isoformat(timespec="seconds")
-    shown = {redactor.redact(name)[0]: reason for name, reason in sorted(left_out.items())[:MOST_FILES]}
-    named = _NO_NAME.sub("_", redactor.redact(node)[0]) or None
+    shown = {redactor.redact(name)[0]: reason for name, reason in sorted(left_out.items())[:_SHOWN]}
+    notes = [redactor.redact(note)[0] for note in notes]
+    named = _NO_NODE.sub("_", redactor.redact(node)[0]) or None
     return Bundle(tuple(entries), shown, __version__, made, named, tuple(notes)), contents
 
 

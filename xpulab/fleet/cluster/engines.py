@@ -18,8 +18,8 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.Task import task_self
-from ClusterShell.Worker.Exec import ExecClient, ExecWorker
-from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
+from ClusterShell.Worker.Exec import ExecWorker
+from ClusterShell.Worker.Ssh import WorkerSsh
 
 from xpulab.child import OUTPUT_LIMIT
 from xpulab.doctor.tool import run_tool
@@ -106,39 +106,27 @@ def node_names(asked: str) -> tuple[str, ...]:
     return names
 
 
-class _Limited:
-    """Of a client of ClusterShell: takes no more than MOST_BYTES of a node, and tells the handler when there was more.
+def _limited(worker: Any) -> Any:
+    """A class of ClusterShell's workers that takes no more than MOST_BYTES of a node, and tells its handler of more.
 
     The rest is read, since the node would wait, and not kept.
     """
 
-    _taken = 0
+    class Client(worker.SHELL_CLASS):
+        _taken = 0
 
-    def _read(self, sname: str, size: int = 1 << 16) -> bytes:
-        data: bytes = super()._read(sname, size)  # type: ignore[misc]
-        self._taken += len(data) + _BYTES_OF_A_LINE * data.count(b"\n")
-        if self._taken <= MOST_BYTES and len(self.streams[sname].rbuf) <= OUTPUT_LIMIT:  # type: ignore[attr-defined]
-            return data
-        self.worker.eh.sent_too_much = True  # type: ignore[attr-defined]
-        return b"\n"
+        def _read(self, sname: str, size: int = 1 << 16) -> bytes:
+            data: bytes = super()._read(sname, size)
+            self._taken += len(data) + _BYTES_OF_A_LINE * data.count(b"\n")
+            if self._taken <= MOST_BYTES and len(self.streams[sname].rbuf) <= OUTPUT_LIMIT:
+                return data
+            self.worker.eh.sent_too_much = True
+            return b"\n"
 
-
-class _LimitedExec(_Limited, ExecClient):
-    pass
-
-
-class _LimitedSsh(_Limited, SshClient):
-    pass
+    return type(worker.__name__, (worker,), {"SHELL_CLASS": Client})
 
 
-class LocalWorker(ExecWorker):
-    """Runs a command on this machine, for a node; what it sends is limited."""
-
-    SHELL_CLASS = _LimitedExec
-
-
-class _SshWorker(WorkerSsh):
-    SHELL_CLASS = _LimitedSsh
+_LocalWorker, _SshWorker = _limited(ExecWorker), _limited(WorkerSsh)
 
 
 @dataclass
@@ -204,7 +192,7 @@ class Slurm(Engine):
         srun += ["--mem=0", "--cpu-bind=none", "--unbuffered", f"--time={int(limit // 60) + 1}"]
         words = [*_without_allocation(), *srun, *self._in_partition, *self.options, *command]
         line = f"exec {shlex.join(words)}"  # ClusterShell kills only one process
-        return LocalWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
+        return _LocalWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
         """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
