@@ -59,6 +59,7 @@ GONE = "<removed: assignment>"
                 "/opt/conda/bin/python /data/models/home/weights.bin",
                 "the token of a sequence, tokens per second, author",
                 "token: 5, eos_token='</s>', tokens = 12, forward_pass: 12 ms, a pass: what it means, secret=None",
+                'tiktoken==0.12.0rc1, {"tiktoken": "0.12.0rc1"}',
                 "iVBORw0KGgoAAAANSUhEUgAAAl0AAAE8CAYAAAD6wgRJ",
             )
         ),

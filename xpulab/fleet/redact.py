@@ -51,7 +51,7 @@ _NAME = (
     r"|(?:api|access|account|encryption|private|signing|ssh)[-_]?key|(?<=[-_])pwd|(?<!ward[-_])(?<=[-_])pass|(?-i:(?<=[A-Z0-9]_)KEY)|_authtoken)"
 )
 """The end of a name whose value is a secret."""
-_TOKEN = r"(?<!bos_)(?<!eos_)(?<!pad_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!start_)(?<!end_)token"
+_TOKEN = r"(?<!tik)(?<!bos_)(?<!eos_)(?<!pad_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mask_)(?<!start_)(?<!end_)token"
 """The same, and no token of a tokenizer; its value is in quotation marks, as its name is, or no word."""
 _IS = r"(?:\\*[\"'])?\s*(?:=>?|:)\s*(?:\\*(?P<quote>[\"']))?"
 _VALUE = r"(?!<removed|(?:none|null|true|false)\b)(?:(?(quote)(?:(?!\\*(?P=quote))[^\n])+|[^\s\"'\\,;&<>(){}\[\]]+))"
