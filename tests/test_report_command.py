@@ -9,11 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.conftest import make
+from tests.fleet.compare.made_up import check, notebook, result, row
 from xpulab import cli
 
-RED = {"case": "float16", "outcome": "known", "measured": "1 | 2", "expected": "1", "reason": "secret-3141592"}
+RED = row("float16", "known", measured="1 | 2", expected="1", reason="secret-3141592")
 ROWS = [RED, {**RED, "case": "float64", "outcome": "passed"}]
-CHECK = {"name": "demo.two", "outcome": "known", "means": "two is two", "reason": "a defect", "rows": ROWS}
+CHECK = check("demo.two", "known", means="two is two", reason="a defect", rows=ROWS)
 CELL = 'check.equal("demo.two", 1 + 1, 2, control=3)'
 
 
@@ -25,10 +26,9 @@ def report(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     nbformat.write(make(CELL, 'check.equal("demo.one", 1, 1, control=2)'), tmp_path / "run" / "07_demo.ipynb")
     checks = [CHECK, {**CHECK, "name": "demo.one", "outcome": "passed", "rows": []}]
-    notebook = {"name": "07_demo", "executed": "07_demo.ipynb", "checks": checks}
-    result = {"device": "sim", "cards": 2, "level": "quick", "seed": 7, "notebooks": [notebook]}
-    result |= {"versions": {"paddlepaddle": "3.3.1"}, "machine": {"processor": "a fast one"}}
-    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    of = {**notebook(*checks, name="07_demo"), "executed": "07_demo.ipynb"}
+    made = result(of, device="sim", cards=2, seed=7, versions={"paddlepaddle": "3.3.1"}, machine={"processor": "a fast one"})
+    (tmp_path / "run" / "result.json").write_text(json.dumps(made))
     return lambda *arguments: CliRunner().invoke(cli.app, ["report", *arguments], catch_exceptions=False)
 
 

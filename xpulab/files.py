@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from xpulab.errors import InputError
 from xpulab.messages import ENGLISH, N_
@@ -107,6 +108,18 @@ def load_json(path: Path, schema: Path) -> Any:
     return value
 
 
+def opened(path: Path) -> BinaryIO:
+    """A file, open for reading. Raises InputError when it cannot be read, or is a pipe or a device, which may never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise InputError(N_("{path}: cannot be read: {strerror}", path=path, strerror=error.strerror)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(N_("{path}: is no file", path=path))
+    return os.fdopen(descriptor, "rb")
+
+
 def replace_text(path: Path, text: str, errors: str = "strict") -> None:
     """Write a text file as a whole: whoever reads it finds the old text or the new one, whenever the writer is killed.
 
@@ -168,7 +181,7 @@ def _located(error: Any, path: Path, tree: Any) -> InputError:
     node = _node_at(tree, error.absolute_path)
     if error.validator == "additionalProperties":
         node = next(key for key, _ in node.value if key.value not in error.schema.get("properties", {}))
-    return InputError(f"{path} line {_line(node)}: {_shortened(error.message)}")
+    return InputError(f"{path} line {_line(node)}: {shortened(error.message)}")
 
 
 def _node_at(tree: Any, steps: Iterable[str | int]) -> Any:
@@ -188,7 +201,7 @@ def _line(node: Any) -> int:
     return node.start_mark.line + 1 if node else 1
 
 
-def _shortened(message: str) -> str:
+def shortened(message: str) -> str:
     """A message of jsonschema begins with the value, which may be the whole file, and ends with what is wrong with it."""
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:60]} ... {message[-120:]}"
 

@@ -108,6 +108,26 @@ def joined(texts: Iterable[str]) -> str:
     return shown(SEMICOLON).join(texts)
 
 
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff"
+    r"\U000e0000-\U000e0fff]"
+)
+"""What a terminal or a page obeys and does not show: control, escape and format characters, half surrogates."""
+
+
+def plain(text: str) -> str:
+    """A text that somebody else wrote, as a terminal, a page or a reason may have it: what they would obey is shown: "\\x1b".
+
+    Lines and tabs stay. A text without such characters is returned itself, a Message too.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text) if _OBEYED.search(text) else text
+
+
+def one_line(text: str) -> str:
+    """The same in one line."""
+    return plain(text).replace("\n", " ")
+
+
 def width(text: str) -> int:
     """How many columns of a terminal it takes: two for each Chinese character."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

@@ -100,7 +100,7 @@ LEAVES_THE_FOLDER = ("../evil", "/etc/evil", "run/../../evil", "run\\..\\evil", 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *((lambda contents, name=name: renamed(contents, name), "not what its manifest says") for name in LEAVES_THE_FOLDER),
+        *((lambda contents, name=name: renamed(contents, name), "no manifest that can be read") for name in LEAVES_THE_FOLDER),
         (other_size, "not what its manifest says"),
         (lambda contents: contents.update({"run/more.txt": b"more"}), "not those that its manifest names"),
         (lambda contents: contents.update({"run/result.json": b"[]\n"}), "its checksum is another one"),
@@ -143,7 +143,7 @@ def test_a_file_that_was_cut_off_is_refused_and_what_is_read_of_a_changed_one_is
         assert "node7.zip" in str(error)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("LARGEST_SUM", 1000), ("MOST_FILES", 3)])
+@pytest.mark.parametrize(("limit", "value"), [("LARGEST_SUM", 1000 - bundle.LARGEST_MANIFEST), ("MOST_FILES", 3)])
 def test_an_archive_of_too_much_or_too_many_files_is_refused_before_it_is_unpacked(made, monkeypatch, limit, value):
     rewritten(made[0], lambda contents: contents.update({"run/zeros.txt": b"\0" * 2000}))
     monkeypatch.setattr(bundle, limit, value)
@@ -208,5 +208,8 @@ def test_an_excerpt_a_link_and_a_file_that_cannot_be_read_are_left_out(run, tmp_
     (run / "notebooks" / "00_demo.source.ipynb").write_text("{}")
     (tmp_path / "secret.txt").write_text("of somebody else")
     (run / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (run / "odd\\\x1b\udc80.txt").write_text("of a name that no bundle can have")
     made, contents = bundle.collect(run)
+    bundle.write(made, contents, tmp_path / "x.zip")
+    assert "run/odd___.txt" in bundle.read(tmp_path / "x.zip")[1]
     assert set(made.left_out) == {"weights.bin", "notebooks/00_demo.source.ipynb"} and "run/link.txt" not in contents

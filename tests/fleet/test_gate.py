@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.fleet.compare.made_up import check, notebook, row
+from tests.fleet.compare.made_up import result as made_up_result
 from xpulab import cli, files
 from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
@@ -366,17 +367,18 @@ def test_the_answer_as_json_fits_its_schema_also_for_a_folder_that_cannot_be_rea
         ([notebook(check())], {}, GREEN, "green"),
         ([notebook(check())], {"outcome": "partial"}, GREEN, "a part only: 1 checks"),
         (
-            [RED_NOTEBOOK, notebook(NEVER_RAN, outcome="missing")],
+            [RED_NOTEBOOK, notebook(NEVER_RAN, name="01_other", outcome="missing")],
             {"green": False, "outcome": "failed"},
             RED,
             "demo.sum is missing",
         ),
-        ([notebook(check(), outcome="running")], {"green": False, "outcome": "running"}, UNKNOWN, "interrupted"),
+        ([INTERRUPTED], {"green": False, "outcome": "failed"}, UNKNOWN, "interrupted"),
     ],
-    ids=["green", "partial", "red", "killed"],
+    ids=["green", "partial", "red", "interrupted"],
 )
 def test_the_verdict_in_a_bundle_is_shown_once_its_checksums_are_verified(put, pack, notebooks, changed, code, said):
-    result = json.loads((put(*notebooks, folder="one", **changed) / "one" / "result.json").read_text())
+    written = put(*notebooks, folder="one", **changed) / "one" / "result.json"
+    result = {**made_up_result(), **json.loads(written.read_text())}
     status, printed = answered("judge", pack("node7", result, node="node7"))
     assert (status, said in printed, "1 files with the right checksums; node7" in printed) == (code, True, True)
     for changed_result, digest, why in (

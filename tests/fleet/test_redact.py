@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import random
+import string
 
 import pytest
 
@@ -11,6 +14,7 @@ from xpulab.fleet import redact
 from xpulab.fleet.redact import Redactor
 
 NOBODY = Redactor({})
+GONE = "<removed: assignment>"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,23 @@ NOBODY = Redactor({})
         ("python train.py --hf_token s3 --lr 1", "python train.py --hf_token <removed: argument> --lr 1"),
         ("--password=geheim", "--password=<removed: argument>"),
         ("export WANDB_API_KEY='0123' HF_HOME=/x", "export WANDB_API_KEY='<removed: assignment>' HF_HOME=/x"),
+        (
+            "DB_PWD=geheim7 SSH_KEY=geheim7, MY_PASS='a b' PWD=/work",
+            f"DB_PWD={GONE} SSH_KEY={GONE}, MY_PASS='{GONE}' PWD=/work",
+        ),
+        ("password: x", f"password: {GONE}"),
+        ("aws_secret_access_key = AbC/dEf+1", f"aws_secret_access_key = {GONE}"),
+        ("""{'passphrase': "it's me"}""", f"""{{'passphrase': "{GONE}"}}"""),
+        ('"token": "abc", "pad_token": "<pad>"', '"token": "<removed: field>", "pad_token": "<pad>"'),
+        ("token = 0123456789abcdef", "token = <removed: field>"),
+        ("//registry/:_authToken=geheim", f"//registry/:_authToken={GONE}"),
+        (f"bce-v3/ALTAK-{'aB3' * 7}/{'0123456789' * 4} end", "<removed: token> end"),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nabc\n-----END PGP PRIVATE KEY BLOCK-----\nend",
+            "<removed: private key>\nend",
+        ),
+        ("https://me:ge@heim@proxy/x", "https://<removed: credentials>@proxy/x"),
+        ("sshpass -p geheim ssh node7", "sshpass -p <removed: argument> ssh node7"),
         ("write to li.wei@example.com now", "write to <removed: e-mail> now"),
         ("/nfs/home/li/x.py", "/nfs/home/<removed: user>/x.py"),
         ("/users/li/x.py", "/users/<removed: user>/x.py"),
@@ -37,6 +58,8 @@ NOBODY = Redactor({})
                 "float32, 12:30, a@b, https://www.paddlepaddle.org.cn/packages/stable/xpu-p800/",
                 "/opt/conda/bin/python /data/models/home/weights.bin",
                 "the token of a sequence, tokens per second, author",
+                "token: 5, eos_token='</s>', tokens = 12, forward_pass: 12 ms, a pass: what it means, secret=None",
+                'tiktoken==0.12.0rc1, {"tiktoken": "0.12.0rc1"}',
                 "iVBORw0KGgoAAAANSUhEUgAAAl0AAAE8CAYAAAD6wgRJ",
             )
         ),
@@ -94,7 +117,7 @@ def test_json_stays_json_whatever_is_removed():
 
 
 def test_pictures_stay_lines_of_json_stay_lines_and_what_was_cut_off_is_text():
-    picture = {"image/png": "AKIA" + "A" * 16}
+    picture = {"image/png": "iVBORw0KGgoAAAAN/AKIA" + "A" * 16}
     assert json.loads(NOBODY.redact_file("x.ipynb", json.dumps(picture))[0]) == picture
     lines = '{"a": "/home/li"}\n{"a": "x"}\n'
     assert NOBODY.redact_file("soak.jsonl", lines)[0] == '{"a": "/home/<removed: user>"}\n{"a": "x"}\n'
@@ -115,3 +138,51 @@ def test_nothing_that_a_notebook_shows_is_taken_for_a_secret(path):
     text = path.read_text(encoding="utf-8")
     redacted, removed = redactor.redact_file(path.name, text)
     assert removed == {} and json.loads(redacted) == json.loads(text)
+
+
+# ------------------------------------------------------------------------------------------------ wherever a secret stands
+
+ALPHABET = string.ascii_letters + string.digits + "+/=_-.!#$%^*~?äß密\\\"'<& "
+NAMES = ("DB_PWD", "MY_PASS", "SSH_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_PASSWORD", "SIGNING_KEY", "BASIC_AUTH")
+FIELDS = ("password", "token", "api_key", "apiKey", "private-key", "db_pwd", "pass", "clientSecret")
+
+
+def nested(random_, value, depth=0):
+    """JSON in which this value stands somewhere, also within a text that is JSON."""
+    if depth == 3:
+        return value
+    inner = nested(random_, value, depth + 1)
+    return random_.choice(
+        (
+            lambda: {"cells": [1, {"source": inner}], "n": None},
+            lambda: [inner, "other"],
+            lambda: {"text": json.dumps(inner)},
+            lambda: {f"key {value if isinstance(value, str) else 0}": inner},
+        )
+    )()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_secret_of_the_environment_is_in_no_file_however_it_is_spelled(seed):
+    random_ = random.Random(seed)
+    name, secret = random_.choice(NAMES), "".join(random_.choices(ALPHABET, k=random_.randint(8, 40))).strip()
+    redactor = Redactor.of({name: secret})
+    for spelled in (secret, f"{name}={secret}", f"a {secret}b", html.escape(secret), json.dumps(secret)):
+        for file in ("run/x.ipynb", "machine/x.json"):
+            redacted, removed = redactor.redact_file(file, json.dumps(nested(random_, spelled)))
+            assert removed and secret not in redacted and secret not in json.dumps(json.loads(redacted), ensure_ascii=False)
+        for file in ("run/index.html", "run/x.log", "run/result.json"):
+            assert secret not in redactor.redact_file(file, f"{{x {spelled}\n")[0]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_secret_under_a_name_that_says_so_is_in_no_file_also_where_no_variable_holds_it(seed):
+    random_ = random.Random(seed)
+    secret = "".join(random_.choices(string.ascii_letters + string.digits + "+/_-.!#", k=random_.randint(8, 40))) + "7"
+    field, name = random_.choice(FIELDS), random_.choice(NAMES[:-1])
+    redacted, removed = NOBODY.redact_file("x.json", json.dumps(nested(random_, {field: secret})))
+    assert secret not in redacted and removed["field"] + removed["assignment"] == 1
+    json.loads(redacted)
+    for text in (f"{name}={secret}", f"export {name}='{secret}'", f"  {name.lower()}: {secret}\n", f'{{"{name}": "{secret}"}}'):
+        redacted = NOBODY.redact_file("x.log", text)[0]
+        assert secret not in redacted and NOBODY.redact_file("x.log", redacted)[0] == redacted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -178,11 +179,14 @@ def test_junit_has_a_case_a_check_and_says_of_each_what_the_result_says(everythi
     assert next(root.iter("failure")).text == "measured 0.5, expected < 1, control rejected. since failed"
 
 
-def test_junit_holds_no_character_that_xml_forbids(reported):
-    records = [record(f"n.{outcome}{NASTY}", outcome, means=NASTY, reason=NASTY, measured=NASTY) for outcome in OUTCOMES]
-    verdicts = verdict(f"n{NASTY}", *records, outcome="failed"), verdict("m", outcome="failed", reasons=[NASTY])
-    _, root, _ = reported(*verdicts)
-    clean = "<script>alert('1')</script> & [31mred[0m      ü"
+def test_no_report_holds_a_character_that_xml_forbids_or_a_terminal_obeys(reported, tmp_path):
+    records = [record(f"n.{outcome}", outcome, means=NASTY, reason=NASTY, measured=NASTY) for outcome in OUTCOMES]
+    context = RunContext("cpu", 1, {NASTY: NASTY}, {NASTY: NASTY})
+    verdicts = [verdict("n", *records, outcome="failed", run_context=context), verdict("m", outcome="failed", reasons=[NASTY])]
+    _, root, page = reported(*verdicts)
+    metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", page + metrics) and r"\x1b[31mred" in page
+    clean = "<script>alert('1')</script> & \\x1b[31mred\\x1b[0m \\x00 \\ufffe \\uffff \\udc80 \r ü"
     assert next(root.iter("failure")).get("message") == clean
     assert root.find(".//testcase[@name='the notebook']/error").get("message") == clean
 

@@ -9,6 +9,7 @@ import inspect
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from functools import wraps
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ import typer
 
 from xpulab import __version__, messages
 from xpulab.errors import InputError
-from xpulab.messages import shown
+from xpulab.messages import plain, shown
 
 app = typer.Typer(
     add_completion=False,
@@ -48,6 +49,19 @@ def main() -> None:
     app()
 
 
+class _Plain:
+    """A stream for what a command says, much of which somebody else wrote: bundles, nodes, logs, tools."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(plain(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 _LANG = inspect.Parameter(
     "lang",
     inspect.Parameter.KEYWORD_ONLY,
@@ -71,9 +85,10 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
         def reporting(*arguments: object, lang: str | None = None, **options: object) -> None:
             try:
                 messages.choose(lang)
-                function(*arguments, **options)
+                with redirect_stdout(_Plain(sys.stdout)), redirect_stderr(_Plain(sys.stderr)):
+                    function(*arguments, **options)
             except InputError as error:
-                print(f"xpulab: {shown(error.args[0])}", file=sys.stderr)
+                print(f"xpulab: {plain(shown(error.args[0]))}", file=sys.stderr)
                 raise typer.Exit(2) from error
             except KeyboardInterrupt:
                 print(f"xpulab: {shown('interrupted')}", file=sys.stderr)

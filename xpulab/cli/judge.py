@@ -19,8 +19,10 @@ def judge(
     Exit code 0: green, 1: red, 2: damaged, or it has no verdict. docs/evidence.md says how to sign a bundle.
     """
     from xpulab.fleet.gate import verdict_in
+    from xpulab.messages import one_line
 
     made, answer = verdict_in(bundle)
-    print(f"{bundle}: {len(made.entries)} files with the right checksums; {made.node}, {made.made}, xpulab {made.xpulab}")
+    of = f"{made.node}, {made.made}, xpulab {made.xpulab}"
+    print(one_line(f"{bundle}: {len(made.entries)} files with the right checksums; {of}"))
     print("\n  ".join((answer.line, *answer.problems[1:])))
     raise typer.Exit(answer.code)

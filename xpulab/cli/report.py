@@ -7,8 +7,6 @@ commands that install xpulab and run the check.
 from __future__ import annotations
 
 import difflib
-import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +15,7 @@ import typer
 
 from xpulab.cli.app import command
 from xpulab.errors import InputError
-from xpulab.messages import N_
+from xpulab.messages import N_, plain
 
 
 @command()
@@ -33,17 +31,18 @@ def report(
 
     The text is in English and Chinese. Secrets and names of users are removed from it.
     """
-    from xpulab.fleet.redact import Redactor
+    from xpulab.fleet.redact import of_this_process
+    from xpulab.fleet.runs import content_of, read_result
     from xpulab.harness.report.text import format_known
 
     if run is None or not (known or check):
         raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
-    result = _result_of(run)
+    result = read_result(content_of(run / "result.json"), str(run / "result.json"))
     if known or check is None:
         print(format_known(each for _, each in _checks_in(result)))
         return
     path = out or Path(f"report-{check}.md")
-    text, _ = Redactor.of(os.environ).redact(format_issue(run, result, check))
+    text, _ = of_this_process().redact(plain(format_issue(run, result, check)))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -63,6 +62,8 @@ def format_issue(folder: Path, result: Mapping[str, Any], name: str) -> str:
 
     from xpulab import __version__
     from xpulab.devices import WHEELS, wheel_device
+    from xpulab.fleet.anomaly import repeat
+    from xpulab.fleet.runs import Run
     from xpulab.harness.chapter import read_notebook
     from xpulab.records.planned import planned_checks
     from xpulab.records.record import METADATA_KEY
@@ -92,21 +93,9 @@ def format_issue(folder: Path, result: Mapping[str, Any], name: str) -> str:
         cell=cells.get(name, ""),
         requirements=requirements,
         run=result,
+        repeat=repeat(Run("", folder, result), notebook["name"], name),
         xpulab=__version__,
     )
-
-
-def _result_of(folder: Path) -> Mapping[str, Any]:
-    """What result.json of a run's folder holds. Raises InputError when it is not that of a run."""
-    path = folder / "result.json"
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        list(_checks_in(result))
-        return result
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; give the folder of a run with --run") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; give the folder of a run with --run") from error
 
 
 def _checks_in(result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +37,9 @@ class Anomaly:
 def repeat(run: Run, notebook: str = "", check: str = "") -> str:
     """The command that repeats a check as it ran in this run, else the notebook, else the whole run."""
     result = run.result
-    seed = f"--seed {result['seed']}" if result.get("seed") else ""
-    asked = f"--device {result['device']} --cards {result['cards']} --level {result['level']}"
-    return " ".join(filter(None, ("xpulab run", notebook, f"--check {check}" if check else "", asked, seed)))
+    words = ["xpulab", "run", *([notebook] if notebook else ()), *(["--check", check] if check else ())]
+    words += ["--device", result["device"], "--cards", str(result["cards"]), "--level", result["level"]]
+    return shlex.join([*words, *(["--seed", str(result["seed"])] if result.get("seed") else ())])
 
 
 def place(check: str, case: str) -> str:

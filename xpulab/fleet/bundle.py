@@ -12,21 +12,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import secrets
+import shlex
 import stat
+import struct
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import BinaryIO
 
 import jsonschema
 
 from xpulab import __version__, files
+from xpulab.devices import DEVICES
 from xpulab.errors import InputError
 from xpulab.fleet import evidence, redact
+from xpulab.messages import one_line
 from xpulab.records.origin import node_name
 
 SCHEMA = 2
@@ -37,12 +43,18 @@ OF_A_RUN_OR_SOAK = ("result.json", "soak.json", "soak.jsonl", "notebooks")
 OF_A_RUN = (".json", ".jsonl", ".xml", ".html", ".ipynb", ".prom", ".txt", ".log")
 """Endings of what a run writes; other files in its folder are left out, and named in the manifest."""
 
-LARGEST = 256 * 2**20
-"""Bytes of one file: a larger one is left out when a bundle is made, and refused when it is read."""
-
-LARGEST_SUM = 1024 * 2**20
+LARGEST = 64 * 2**20
+LARGEST_SUM = 256 * 2**20
 MOST_FILES = 10_000
-"""Of a bundle that is read, its files unpacked."""
+"""Bytes of one file and of all, unpacked, and their number: what is more is left out of a bundle, and refused in one."""
+
+_SHOWN = 1000
+"""How many of the files that are left out are named."""
+
+LARGEST_MANIFEST = 4 * 2**20
+"""Bytes of the manifest, and of the archive's own list of its files."""
+_NO_NODE, _NO_FILE = re.compile(r"[^\w.-]+", re.ASCII), re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What is not in the name of a node, and of a file: data/schema/bundle.schema.json."""
 
 
 @dataclass(frozen=True)
@@ -87,29 +99,40 @@ def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
     node, device = here, "auto"
     try:
         result = json.loads(texts.get("run/result.json", "{}"))  # a soak has none
-        node, device = result.get("node", here), result.get("device", "auto")
+        node = str(result.get("node", here))
+        device = result["device"] if result.get("device") in DEVICES else "auto"
     except (ValueError, AttributeError) as error:  # of a full disk, or a machine that died
         notes.append(f"result.json cannot be read: {error}")
     if node == here:
         texts.update((f"machine/{name}", text) for name, text in evidence.evidence(os.environ, device))
     else:
         notes.append(f"the run was made on {node}, the bundle on {here}: nothing of this machine is in it")
-    contents, entries = {}, []
+    contents: dict[str, bytes] = {}
+    entries: list[Entry] = []
+    room = LARGEST_SUM
     for name, text in texts.items():
         redacted, removed = redactor.redact_file(name, text)
-        contents[name] = redacted.encode("utf-8", "backslashreplace")
-        entries.append(Entry(name, len(contents[name]), hashlib.sha256(contents[name]).hexdigest(), dict(+removed)))
+        content = redacted.encode("utf-8", "backslashreplace")
+        stored = _NO_FILE.sub("_", redactor.redact(name)[0])
+        if len(content) > min(LARGEST, room) or len(entries) == MOST_FILES or stored in contents:
+            left_out[name] = f"a bundle has at most {MOST_FILES} files, all with other names, and {LARGEST_SUM >> 20} MiB"
+            continue
+        contents[stored], room = content, room - len(content)
+        entries.append(Entry(stored, len(content), hashlib.sha256(content).hexdigest(), dict(+removed)))
     made = datetime.now().astimezone().isoformat(timespec="seconds")
-    return Bundle(tuple(entries), left_out, __version__, made, redactor.redact(node)[0], tuple(notes)), contents
+    shown = {redactor.redact(name)[0]: reason for name, reason in sorted(left_out.items())[:_SHOWN]}
+    notes = [redactor.redact(note)[0] for note in notes]
+    named = _NO_NODE.sub("_", redactor.redact(node)[0]) or None
+    return Bundle(tuple(entries), shown, __version__, made, named, tuple(notes)), contents
 
 
 def write(bundle: Bundle, contents: Mapping[str, bytes], out: Path) -> None:
     """Write what was collected to a new file, whole or not at all. Raises InputError when it exists or cannot be written."""
     refuse_existing(out)
     manifest = json.dumps({"schema": SCHEMA, **asdict(bundle)}, indent=2).encode()
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
+    unfinished = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
     try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(unfinished, "x", zipfile.ZIP_DEFLATED) as archive:
             for name, content in {MANIFEST: manifest, **contents}.items():
                 archive.writestr(name, content)
         unfinished.replace(out)
@@ -149,38 +172,59 @@ def _of_run(folder: Path, left_out: dict[str, str]) -> Iterator[tuple[str, str]]
 # ------------------------------------------------------------------------------------------------------------------ read one
 
 
-def read(path: Path, wanted: str = "*") -> tuple[Bundle, dict[str, bytes]]:
-    """The manifest of a bundle and those of its files whose names match a glob, each compared with its checksum.
+def read(path: Path, wanted: str = "*", kept: str = "*") -> tuple[Bundle, dict[str, bytes]]:
+    """The manifest of a bundle, and its files whose names match the glob `kept`: what is returned is what was verified.
 
-    Nothing is written. Raises InputError when the file is no bundle, is damaged, or holds what its manifest does not name.
+    Compared with their checksums are the files that match `wanted`. The file is opened once, and nothing is written.
+    Raises InputError when it is no bundle, is damaged, or holds what its manifest does not name.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            bundle = _manifest(path, archive)
-            entries = [entry for entry in bundle.entries if fnmatchcase(entry.name, wanted)]
-            return bundle, {entry.name: _content(path, archive, entry) for entry in entries}
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        with files.opened(path) as file:
+            _require_short_list(path, file)
+            with zipfile.ZipFile(file) as archive:
+                bundle = _manifest(path, archive)
+                contents: dict[str, bytes] = {}
+                for entry in bundle.entries:
+                    if fnmatchcase(entry.name, wanted):
+                        content = _content(path, archive, entry)
+                        contents |= {entry.name: content} if fnmatchcase(entry.name, kept) else {}
+                return bundle, contents
+    except InputError:
+        raise
+    except Exception as error:  # of many types: zipfile reads what somebody else wrote
         raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
+
+
+def _require_short_list(path: Path, file: BinaryIO) -> None:
+    """Raise InputError unless the archive's own list of files, which zipfile reads as a whole, is that of a bundle.
+
+    Nothing may follow the 22 bytes that end an archive, nor a record of one of more than 4 GiB be before them.
+    """
+    file.seek(-min(42, file.seek(0, os.SEEK_END)), os.SEEK_END)
+    end = file.read()
+    signature, size, comment = struct.unpack("<4s8xI4xH", end[-22:].rjust(22, b"\0"))
+    if (signature, comment) != (b"PK\5\6", 0) or size > LARGEST_MANIFEST or end[:-22].startswith(b"PK\6\7"):
+        raise InputError(f"{path}: is no bundle that can be read; `xpulab bundle` makes one")
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
     """The manifest, after a look at the archive's own list: nothing is unpacked that it does not name, or that is too large."""
     sizes = {each.filename: each.file_size for each in archive.infolist()}
-    if len(archive.infolist()) > MOST_FILES or sum(sizes.values()) > LARGEST_SUM:
+    if len(archive.infolist()) > MOST_FILES + 1 or sum(sizes.values()) > LARGEST_SUM + LARGEST_MANIFEST:
         raise InputError(f"{path}: holds more than {MOST_FILES} files or {LARGEST_SUM >> 20} MiB: it is no bundle of one run")
     if {each.compress_type for each in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise InputError(f"{path}: is compressed in a way that `xpulab bundle` does not use")
-    if sizes.get(MANIFEST, LARGEST + 1) > LARGEST:
+    if sizes.get(MANIFEST, LARGEST) > LARGEST_MANIFEST:
         raise InputError(f"{path}: has no manifest that can be read; `xpulab bundle` makes one")
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     try:
-        stored = json.loads(archive.read(MANIFEST))
+        stored = json.loads(_unpacked(archive, MANIFEST))
         if isinstance(stored, dict) and stored.get("schema") != SCHEMA:
             raise InputError(f"{path}: was made by xpulab {stored.get('xpulab')}, whose bundles this version cannot read")
-        jsonschema.Draft202012Validator(schema).validate(stored)
-    except (ValueError, RecursionError, jsonschema.ValidationError) as error:
-        said = getattr(error, "message", error)
-        raise InputError(f"{path}: has no manifest that can be read: {said}; `xpulab bundle` makes one") from error
+        for violation in jsonschema.Draft202012Validator(schema).iter_errors(stored):  # the first one: they may be millions
+            raise ValueError(files.shortened(violation.message))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: has no manifest that can be read: {error}; `xpulab bundle` makes one") from error
     del stored["schema"]
     entries = tuple(Entry(**each) for each in stored.pop("entries"))
     bundle = Bundle(entries, notes=tuple(stored.pop("notes", ())), **stored)
@@ -192,15 +236,18 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: Entry) -> bytes:
     stored = archive.getinfo(entry.name)
-    parts = PurePosixPath(entry.name).parts
-    leaves = entry.name.startswith("/") or ".." in parts or "\\" in entry.name or parts[:1] not in (("run",), ("machine",))
-    is_link = stat.S_ISLNK(stored.external_attr >> 16)
-    if leaves or is_link or stored.file_size != entry.size or entry.size > LARGEST:
+    if stat.S_ISLNK(stored.external_attr >> 16) or stored.file_size != entry.size or entry.size > LARGEST:
         raise InputError(f"{path}: {entry.name} is not what its manifest says; ask for it again")
-    content = archive.read(entry.name)
+    content = _unpacked(archive, entry.name)
     if hashlib.sha256(content).hexdigest() != entry.sha256:
         raise InputError(f"{path}: {entry.name} is damaged: its checksum is another one; copy the file again")
     return content
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A file of the archive; of one that is larger than it says no more than that is unpacked."""
+    with archive.open(name) as file:
+        return file.read(archive.getinfo(name).file_size + 1)
 
 
 # ------------------------------------------------------------------------------------------------------------------- show one
@@ -215,14 +262,15 @@ def format_list(bundle: Bundle) -> str:
     lines += [f"  left out  {name}: {reason}" for name, reason in bundle.left_out.items()]
     lines += [f"      note  {note}" for note in bundle.notes]
     total = sum(entry.size for entry in bundle.entries)
-    return "\n".join([*lines, f"{total:>10}  {len(bundle.entries)} files"])
+    return "\n".join(map(one_line, [*lines, f"{total:>10}  {len(bundle.entries)} files"]))
 
 
 def format_written(bundle: Bundle, out: Path) -> str:
     """The file's name and size, what was removed, and how to read it."""
     removed = _counts(sum((Counter(entry.removed) for entry in bundle.entries), Counter())) or "nothing"
     mib = out.stat().st_size / 2**20
-    return f"{out}: {mib:.1f} MiB, removed: {removed}; read it before you send it: unzip it, or xpulab bundle {out} --list"
+    again = f"xpulab bundle {shlex.quote(str(out))} --list"
+    return f"{out}: {mib:.1f} MiB, removed: {removed}; read it before you send it: unzip it, or {again}"
 
 
 def _counts(removed: dict[str, int]) -> str:

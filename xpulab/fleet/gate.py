@@ -191,10 +191,12 @@ def verdict_in(path: Path) -> tuple[Bundle, Answer]:
 
     Raises InputError when the file is no bundle, is damaged, or holds no run.
     """
-    from xpulab.fleet import bundle  # it needs much that a gate does not, which has a fraction of a second
+    from xpulab.fleet import bundle, runs  # they need much that a gate does not, which has a fraction of a second
 
     name = "run/result.json"
-    made, contents = bundle.read(path)
+    made, contents = bundle.read(path, kept=name)
+    for content in contents.values():
+        runs.read_result(content, f"{path}: {name}")
     if name not in contents:
         raise InputError(f"{path}: holds no result.json, so it has no verdict; ask for a bundle of a run")
     verdict = _verdict(f"{path}: {name}", contents[name])

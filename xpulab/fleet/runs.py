@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xpulab.devices import DEVICES
+import fastjsonschema
+
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
-from xpulab.records.origin import seconds_of
-from xpulab.records.record import OUTCOMES
+from xpulab.records.record import RED
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
@@ -21,6 +23,11 @@ _IN_A_BUNDLE = f"run/{RESULT}"
 _OF_A_CHECK = ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest")
 _OF_A_ROW = ("case", "outcome", "measured", "expected", "reason")
 """The fields of checks and rows that are kept: the others (seconds, controls) say nothing about a difference."""
+
+LARGEST = 16 * 2**20
+"""Bytes of a result.json: one of all notebooks at level standard has 2 MB. Read it takes 20 times as much memory."""
+_LATER = frozenset({"digest", "measurements", "section"})
+"""What an earlier version did not write."""
 
 
 @dataclass(frozen=True)
@@ -100,53 +107,68 @@ def read_run(path: Path, name: str | None = None) -> Run:
     name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
     Raises InputError when there is none, or it is damaged.
     """
-    node, content = (None, _content(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
-    try:
-        result = json.loads(content.decode("utf-8"), object_pairs_hook=_object)
-        _require_fields(result)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
+    node, content = (None, content_of(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
+    result = read_result(content, str(path))
+    for notebook in result["notebooks"]:
+        for check in notebook["checks"]:
+            for measurement in check.get("measurements", ()):
+                measurement["values"] = [float(value) for value in measurement["values"]]
+            check["rows"] = [{field: row[field] for field in _OF_A_ROW} for row in check["rows"]]
+        notebook["checks"] = [{field: check.get(field) for field in _OF_A_CHECK} for check in notebook["checks"]]
     return Run(name or node or _name_of(path), path, result)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of the JSON; of checks and rows what is compared."""
-    found = dict(pairs)
-    if "rows" in found:
-        return {field: found.get(field) for field in _OF_A_CHECK}
-    if "case" in found and "control" in found:
-        return {field: found[field] for field in _OF_A_ROW}
-    return found
-
-
-def _require_fields(result: Any) -> None:
-    """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless the result has what is compared."""
-    for field in ("outcome", "level", "cards"):
-        result[field]
-    seconds_of(result["date"])
-    if result["device"] not in DEVICES:
-        raise ValueError(f"no device {result['device']!r}")
-    result["machine"].items(), result["versions"].items()
-    for card in result["card_facts"]:
-        card["index"], card["serial"], card["model"], card["firmware"]
-    for notebook in result["notebooks"]:
-        for field in ("name", "outcome", "reason"):
-            notebook[field]
-        for check in notebook["checks"]:
-            for part in (check, *check["rows"]):
-                part["measured"], part["name" if part is check else "case"]
-                if part["outcome"] not in OUTCOMES:
-                    raise ValueError(f"{check['name']} has the outcome {part['outcome']!r}")
-            for each in check["measurements"] or ():
-                each["case"], each["kind"], each["unit"], each["conditions"].items(), sum(each["values"]), each["values"][-1]
-
-
-def _content(path: Path) -> bytes:
-    file = path / RESULT if path.is_dir() else path
+def read_result(content: bytes, where: str) -> dict[str, Any]:
+    """A result.json that somebody else may have written: each field has its type, each name its grammar, each notebook is there
+    once, and what is green holds nothing red. Raises InputError, which names `where`.
+    """
     try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}; name the folder of a run, or a bundle") from error
+        if len(content) > LARGEST:
+            raise ValueError(f"larger than {LARGEST >> 20} MiB")
+        result = json.loads(content)
+        _validator()(result)
+        _require_consistent(result)
+    except (ValueError, RecursionError) as error:
+        why = files.shortened(str(error))
+        raise InputError(f"{where}: not what `xpulab run` writes: {why}; leave it out, or run it again") from error
+    return result
+
+
+@cache
+def _validator() -> Callable[[Any], Any]:
+    """Of data/schema/result.schema.json, without what an earlier version did not write, and with what a later one may add."""
+
+    def lenient(part: dict[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in part.items() if (key, value) != ("additionalProperties", False)}
+        return kept | {"required": [name for name in kept["required"] if name not in _LATER]} if "required" in kept else kept
+
+    text = files.data("schema", "result.schema.json").read_text(encoding="utf-8")
+    return fastjsonschema.compile(json.loads(text, object_hook=lenient), use_default=False)
+
+
+def _require_consistent(result: Mapping[str, Any]) -> None:
+    """Raises ValueError for a notebook or a check that is there twice, and for red in what says that it is green."""
+    notebooks = result["notebooks"]
+    _require_unique([notebook["name"] for notebook in notebooks])
+    for notebook in notebooks:
+        _require_unique([check["name"] for check in notebook["checks"]])
+        red = [check["name"] for check in notebook["checks"] if check["outcome"] in RED]
+        if red and notebook["outcome"] in ("passed", "partial"):
+            raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {red[0]} is red")
+        if result["green"] and notebook["outcome"] in ("failed", "missing"):
+            raise ValueError(f"it is green, and {notebook['name']} is {notebook['outcome']}")
+
+
+def _require_unique(names: Sequence[str]) -> None:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{repeated[0]} is there twice")
+
+
+def content_of(path: Path) -> bytes:
+    """The result.json in a folder, or that file. Raises InputError when it cannot be read."""
+    file = path / RESULT if path.is_dir() else path
+    with files.opened(file) as opened:
+        return opened.read(LARGEST + 1)
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:

@@ -20,7 +20,7 @@ from xpulab.harness.explain import Explanation, explain
 from xpulab.harness.lost import missing_checks
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
-from xpulab.messages import N_
+from xpulab.messages import N_, plain
 from xpulab.records.record import (
     METADATA_KEY,
     RED,
@@ -113,7 +113,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     recorded = filter(None, map(record_in, metadata))
     records = reconcile([check.name for check in plan.checks], recorded, missing_checks(plan, notebook))
     run_context = next(filter(None, map(run_context_in, metadata)), None)
-    reasons = tuple(_reasons(plan, run, run_context, records, notebook))
+    reasons = tuple(map(plain, _reasons(plan, run, run_context, records, notebook)))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
     verdict = _verdict_of(plan, outcome, records, reasons, run=run, run_context=run_context, executed=executed)
     if outcome != "failed":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,6 @@ def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def is_paddle(folder: Path) -> bool:
     """Whether the weights are in PaddleNLP's layout: the metadata say so, or say nothing and no name begins as torch's do."""
-    if not torch_folder.has_safetensors(folder) and any(folder.glob("*.pdparams")):
-        return True
     kind, shapes = torch_folder.header_of(torch_folder.weight_files(folder)[0])
     return kind == _FORMAT if kind else not any(name.startswith("model.") for name in shapes)
 
@@ -86,8 +84,7 @@ def require_complete(folder: Path) -> None:
 
     PaddleNLP initializes a weight that it does not find at random, and says so only in its log, which notebooks silence.
     """
-    paths = torch_folder.weight_files(folder) if torch_folder.has_safetensors(folder) else sorted(folder.glob("*.pdparams"))
-    compare_shapes(folder, stored_shapes(paths), shapes_of(torch_folder.read_config(folder)))
+    compare_shapes(folder, stored_shapes(torch_folder.weight_files(folder)), shapes_of(torch_folder.read_config(folder)))
 
 
 def compare_shapes(folder: Path, stored: Mapping[str, tuple[int, ...]], needed: Mapping[str, tuple[int, ...]]) -> None:
@@ -103,17 +100,6 @@ def compare_shapes(folder: Path, stored: Mapping[str, tuple[int, ...]], needed: 
             )
 
 
-def stored_shapes(paths: Sequence[Path]) -> dict[str, tuple[int, ...]]:
-    """By name the shapes of the weights in these files, safetensors or .pdparams. Raises InputError for a damaged one."""
-    import paddle
-
-    found: dict[str, tuple[int, ...]] = {}
-    for path in paths:
-        if path.suffix == ".safetensors":
-            found |= torch_folder.header_of(path)[1]
-            continue
-        try:
-            found |= {name: tuple(value.shape) for name, value in paddle.load(str(path), return_numpy=True).items()}
-        except Exception as error:  # of many types: Paddle reads a pickle
-            raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
-    return found
+def stored_shapes(paths: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """By name the shapes of the weights in these safetensors files. Raises InputError for a damaged one."""
+    return {name: shape for path in paths for name, shape in torch_folder.header_of(path)[1].items()}

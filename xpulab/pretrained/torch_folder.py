@@ -17,7 +17,7 @@ INDEX = "model.safetensors.index.json"
 
 _TYPES = {"F64": ("float64", "f8"), "F32": ("float32", "f4"), "F16": ("float16", "f2"), "BF16": ("bfloat16", "u2")}
 """By type of a file its name, and the type of numpy that holds it."""
-_PICKLES = ("*.bin", "*.pt", "*.pth")
+_PICKLES = ("*.bin", "*.pdparams", "*.pt", "*.pth")
 
 
 @dataclass(frozen=True)
@@ -47,26 +47,25 @@ def read_config(folder: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model's folder, in the order of their names.
 
-    Raises InputError when there is none, or only pickles, which can run code, and when one of the index is missing.
+    Raises InputError when there is none, or only pickles, which can run code, and when one of the index is missing, or is none.
     """
     index = folder / INDEX
     names = sorted(set(read_json(index).get("weight_map", {}).values())) if index.is_file() else ["model.safetensors"]
     if missing := [name for name in names if not (folder / name).is_file()]:
         raise InputError(
             f"{folder}: has no {missing[0]}; copy the whole folder again, or save the model with save_pretrained(folder, "
-            "safe_serialization=True) in transformers: a pickle can run code when it is loaded"
+            "safe_serialization=True) where it was made: a pickle can run code when it is loaded"
         )
+    others = [name for name in names if not name.endswith(".safetensors")]
+    others += [path.name for path in folder.glob("model.safetensors.index.?*.json")]  # PaddleNLP's of several ranks
+    if others:
+        raise InputError(f"{folder}: {others[0]} would be loaded, and may be a pickle, which can run code; leave it out")
     return [folder / name for name in names]
-
-
-def has_safetensors(folder: Path) -> bool:
-    """Whether the folder holds safetensors or their index; PaddleNLP loads these before any other file."""
-    return (folder / INDEX).is_file() or any(folder.glob("*.safetensors"))
 
 
 def has_weights(folder: Path) -> bool:
     """Whether the folder holds weights of any kind, also those that are refused; without any it is only a config."""
-    return has_safetensors(folder) or any(path for pattern in ("*.pdparams", *_PICKLES) for path in folder.glob(pattern))
+    return (folder / INDEX).is_file() or any(path for pattern in ("*.safetensors", *_PICKLES) for path in folder.glob(pattern))
 
 
 def header_of(path: Path) -> tuple[str | None, dict[str, tuple[int, ...]]]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import dropwhile, takewhile
 
 from xpulab.errors import InputError
+from xpulab.records.record import CHECK_NAME
 
 COMPARING = frozenset(
     {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "baseline", "grid"}
@@ -111,7 +112,7 @@ def _planned(call: ast.Call, cell: int, where: str, blank: int = 0) -> PlannedCh
             f'{at}: a check\'s name must be a literal, as in check.close("sft.loss", ...), so that it can be missed '
             "when it does not run; for many cases use one check.table with a row a case"
         )
-    capability, dot, what = first.value.partition(".")
-    if not (capability and dot and what):
-        raise InputError(f'{at}: check {first.value!r} has no capability: name it "<capability>.<what>"')
+    if not CHECK_NAME.fullmatch(first.value):
+        why = "has no capability, or another character than letters, digits, -, _ and +"
+        raise InputError(f'{at}: check {first.value!r} {why}: name it "<capability>.<what>"')
     return PlannedCheck(first.value, _method(call.func), cell, line)

@@ -7,6 +7,7 @@ notebook is green) are defined here and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,6 +16,9 @@ from xpulab.messages import N_, Message
 
 METADATA_KEY = "xpulab"
 """The key, in a notebook's, an output's and an executed notebook's metadata, under which xpulab stores its data."""
+
+CHECK_NAME = re.compile(r"[A-Za-z0-9_+-]+([.][A-Za-z0-9_+-]+)+")
+"""The name of a check, "<capability>.<what>", as a whole; data/schema/result.schema.json has it too."""
 
 LEVELS = ("smoke", "quick", "standard")
 """smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
@@ -167,7 +171,7 @@ class RunContext:
 
 
 def record_in(metadata: dict[str, Any]) -> Record | None:
-    """The record that an output's metadata holds, or None."""
+    """The record that an output's metadata holds, or None. One that has no name of a check was never planned, and gets one."""
     own = metadata.get(METADATA_KEY, {})
     stored = own.get("check")
     if stored is None:
@@ -180,6 +184,8 @@ def record_in(metadata: dict[str, Any]) -> Record | None:
     measurements = tuple(Measurement(**{**each, "values": tuple(each["values"])}) for each in stored.get("measurements", ()))
     rows = tuple(Row(**{**row, "reason": read(row["reason"])}) for row in stored["rows"])
     texts = {"means": read(stored["means"]), "reason": read(stored.get("reason"))}
+    if not CHECK_NAME.fullmatch(stored["name"]):
+        texts["name"] = "unnamed." + (re.sub(r"[^A-Za-z0-9_+-]+", "_", stored["name"]) or "_")
     return Record(**{**stored, **texts, "rows": rows, "measurements": measurements})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from xpulab.records.record import RED
+
 BITS = "00112233445566aa"
 
 
@@ -27,7 +29,8 @@ def measuring(*measurements, name="demo.rates"):
     return check(name, digest=None, measurements=list(measurements))
 
 
-def notebook(*checks, name="00_demo", outcome="passed", reason=None):
+def notebook(*checks, name="00_demo", outcome=None, reason=None):
+    outcome = outcome or ("failed" if any(each["outcome"] in RED for each in checks) else "passed")
     compared = sum(each["outcome"] != "skipped" for each in checks)
     return {"name": name, "title": "T", "outcome": outcome, "seconds": 2.0, "reason": reason, "explanations": [], "notes": [],
             "planned": len(checks), "compared": compared, "controls_rejected": compared, "executed": None,
@@ -39,7 +42,8 @@ def card(index=0, serial=None, **changed):
             "power_w": 90.0, "memory_used_mib": 10, "memory_total_mib": 98304, "link": "32.0 GT/s x16", **changed}  # fmt: skip
 
 
-def result(*notebooks, device="xpu", outcome="passed", card_facts=(), versions=None, machine=None, **changed):
+def result(*notebooks, device="xpu", outcome=None, card_facts=(), versions=None, machine=None, **changed):
+    outcome = outcome or ("failed" if any(each["outcome"] in ("failed", "missing") for each in notebooks) else "passed")
     usual = {"system": "Linux 6", "processor": "Xeon", "cores": 64, "memory_gib": 1007.5, "python": "3.10.1"}
     whole = {"schema": 1, "outcome": outcome, "green": outcome == "passed", "device": device, "scope": "...",
              "level": "quick", "cards": 1, "seed": 0, "seconds": 3.0, "date": "2026-11-22T12:00:00+00:00",

@@ -124,7 +124,10 @@ def test_on_one_type_of_machine_values_are_the_same_to_the_last_bit(two, after, 
 
 
 def test_on_two_devices_losses_have_a_wider_tolerance_and_not_all_checks_are_compared(two):
-    before = result(notebook(check(), measuring(measurement("loss", 3.0, 2.0, unit="nats")), SKIPPED), device="cpu")
+    before = result(
+        notebook(check(), measuring(measurement("loss", 3.0, 2.0, unit="nats")), {**SKIPPED, "name": "demo.other"}),
+        device="cpu",
+    )
     other = check("demo.gpu", outcome="skipped", measured=None, digest=None, reason="one card")
     after = result(notebook(other, measuring(measurement("loss", 3.0, 2.02, unit="nats"))), device="sim")
     assert kinds(two(before, after).findings) == []

@@ -8,6 +8,7 @@ and the task on the node stops its run when its standard input is closed.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from ClusterShell.Task import task_self
 from ClusterShell.Worker.Exec import ExecWorker
 from ClusterShell.Worker.Ssh import WorkerSsh
 
+from xpulab.child import OUTPUT_LIMIT
 from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
 
@@ -27,6 +29,13 @@ PROGRAMS = ("srun", "sinfo", "squeue", "scancel")
 ALL = "all"
 """As --nodes: every node of the partition."""
 
+MOST_BYTES = 64 * 2**20
+"""What a node may send in all: a bundle of all notebooks at level standard has 5 MiB or so. A line has at most OUTPUT_LIMIT."""
+
+_BYTES_OF_A_LINE = 2000
+"""As which each line counts besides: it takes time."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+"""Of a node, as a whole: files have it, and commands."""
 _CONNECTS_WITHIN = 15
 """Seconds that ssh has to reach a node."""
 _ANSWERS_WITHIN = 30.0
@@ -92,7 +101,32 @@ def node_names(asked: str) -> tuple[str, ...]:
         raise InputError(f"--nodes {asked}: no set of nodes: {error}; write for example node[1-3,7] or a,b") from error
     if not names or asked.isdecimal():
         raise InputError(f"--nodes {asked}: names no node; write for example node[1-3,7] or a,b")
+    if odd := [name for name in names if not _NAME.fullmatch(name)]:
+        raise InputError(f"--nodes {asked}: {odd[0]!r} is no name of a node, which has letters, digits, -, _ and dots")
     return names
+
+
+def _limited(worker: Any) -> Any:
+    """A class of ClusterShell's workers that takes no more than MOST_BYTES of a node, and tells its handler of more.
+
+    The rest is read, since the node would wait, and not kept.
+    """
+
+    class Client(worker.SHELL_CLASS):
+        _taken = 0
+
+        def _read(self, sname: str, size: int = 1 << 16) -> bytes:
+            data: bytes = super()._read(sname, size)
+            self._taken += len(data) + _BYTES_OF_A_LINE * data.count(b"\n")
+            if self._taken <= MOST_BYTES and len(self.streams[sname].rbuf) <= OUTPUT_LIMIT:
+                return data
+            self.worker.eh.sent_too_much = True
+            return b"\n"
+
+    return type(worker.__name__, (worker,), {"SHELL_CLASS": Client})
+
+
+_LocalWorker, _SshWorker = _limited(ExecWorker), _limited(WorkerSsh)
 
 
 @dataclass
@@ -116,7 +150,7 @@ class Ssh(Engine):
         task = task_self()
         task.set_info("ssh_options", shlex.join(self.options))
         task.set_info("connect_timeout", _CONNECTS_WITHIN)
-        return WorkerSsh(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
+        return _SshWorker(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
 
 
 @dataclass
@@ -140,7 +174,7 @@ class Slurm(Engine):
         if not known:
             there = ", ".join(sorted({line.strip() for line in _lines(("sinfo", "--noheader", "--format=%R"))}))
             raise InputError(f"--partition {self.partition}: Slurm has none of this name; it has {there}")
-        names = tuple(known) if asked == ALL else node_names(asked)
+        names = node_names(",".join(known) if asked == ALL else asked)
         if unknown := [name for name in names if name not in known]:
             where = f" in partition {self.partition}" if self.partition else ""
             raise InputError(
@@ -158,7 +192,7 @@ class Slurm(Engine):
         srun += ["--mem=0", "--cpu-bind=none", "--unbuffered", f"--time={int(limit // 60) + 1}"]
         words = [*_without_allocation(), *srun, *self._in_partition, *self.options, *command]
         line = f"exec {shlex.join(words)}"  # ClusterShell kills only one process
-        return ExecWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
+        return _LocalWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
         """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""

@@ -22,7 +22,7 @@ from xpulab.fleet.compare.comparison import Comparison
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.report import write
 from xpulab.fleet.runs import Run, Unreadable, read_run
-from xpulab.messages import N_, joined, labelled, padded, shown
+from xpulab.messages import N_, joined, labelled, one_line, padded, shown
 
 SCHEMA = 3
 RECORD = "fleet.json"
@@ -93,7 +93,7 @@ def run(
     commands = {node: [*task, "--node", node, "--", *arguments] for node in chosen.nodes}
 
     def show(node: str, state: str) -> None:
-        say(f"[{time.monotonic() - began:6.1f} s] {node}: {shown(state)}")
+        say(one_line(f"[{time.monotonic() - began:6.1f} s] {node}: {shown(state)}"))
 
     say(f"{engine.name}: {shown(N_('{nodes} nodes', nodes=len(chosen.nodes)))}: xpulab run {shlex.join(arguments)}")
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
@@ -202,7 +202,7 @@ def to_json(summary: Summary, engine: str, seconds: float, interrupted: bool) ->
 
 def format_summary(summary: Summary) -> str:
     """In the chosen language a line for each node, what repeats a problem below it, and the verdict."""
-    return "\n".join(_lines(summary))
+    return "\n".join(map(one_line, _lines(summary)))
 
 
 def _lines(summary: Summary) -> Iterator[str]:

@@ -16,9 +16,9 @@ from typing import Any
 from ClusterShell.Event import EventHandler
 from ClusterShell.Task import task_self
 
-from xpulab.fleet.cluster.engines import Engine, Look
+from xpulab.fleet.cluster.engines import MOST_BYTES, Engine, Look
 from xpulab.fleet.cluster.task import DONE, ENDED, Ended, Part, Started, parse_message
-from xpulab.messages import N_
+from xpulab.messages import N_, plain
 
 LEFT_OUT, SILENT, WAITING, CANCELLED = N_("left out"), N_("silent"), N_("waiting"), N_("cancelled")
 OUTCOMES = (*ENDED, LEFT_OUT, SILENT, WAITING, CANCELLED)
@@ -35,6 +35,8 @@ ANSWERS_WITHIN = 120.0
 
 _LOOKS_EVERY = 2.0
 _LAST_LINES = 200
+_LONGEST_LINE = 2000
+"""Characters."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Limits:
 
 
 class _Node(EventHandler):
-    """The task of one node. answer: None until it is final."""
+    """The task of one node. answer: None until it is final. sent_too_much: set by its worker."""
 
     def __init__(self, name: str, folder: Path, limits: Limits, engine: Engine, say: Callable[[str, str], None]) -> None:
         super().__init__()
@@ -77,6 +79,7 @@ class _Node(EventHandler):
         self._submitted = self._turn = self._started = self._message_at = 0.0
         self._message: Ended | None = None
         self._is_over = False
+        self.sent_too_much = False
         self._waits, self._not_stored = "", ""
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._errors: deque[str] = deque(maxlen=_LAST_LINES)
@@ -106,7 +109,7 @@ class _Node(EventHandler):
         elif isinstance(message, Ended):
             self._message, self._message_at = message, time.monotonic()
         elif line.strip():
-            (self._errors if sname == "stderr" else self._lines).append(line)
+            (self._errors if sname == "stderr" else self._lines).append(line[:_LONGEST_LINE])
 
     def ev_hup(self, worker: Any, node: str, rc: int) -> None:
         if not self._is_over:
@@ -120,7 +123,9 @@ class _Node(EventHandler):
         """What the engine knows of the node now; called every few seconds."""
         if self._is_over or not self._submitted:
             return
-        if self._message is not None:
+        if self.sent_too_much:
+            self._give_up("", look)
+        elif self._message is not None:
             if now - self._message_at > self._limits.answers:  # the engine still waits: of the task nothing more comes
                 self._end_worker()
                 self._ended("")
@@ -177,7 +182,7 @@ class _Node(EventHandler):
         self._path.with_suffix(".part").unlink(missing_ok=True)
         if self._lines or self._errors:
             try:
-                text = "\n".join([*self._lines, *self._errors, ""])
+                text = plain("\n".join([*self._lines, *self._errors, ""]))
                 (self._folder / f"{self.name}.log").write_text(text, encoding="utf-8")
             except OSError:
                 pass  # the folder is full: the sentences, which are shown, say more than the log
@@ -185,6 +190,8 @@ class _Node(EventHandler):
 
     def _first_error(self) -> str:
         """The first error that the engine's command wrote: what follows it are its consequences."""
+        if self.sent_too_much:
+            return N_("it sent more than {limit} MiB, or a line of more than 1 MiB", limit=MOST_BYTES >> 20)
         errors = [line for line in self._errors if "error" in line.lower() or self._engine.name == "ssh"]
         return errors[0].strip() if errors else ""
 
@@ -221,6 +228,8 @@ def submit(
     nodes = [_Node(name, folder, limits, engine, say) for name in commands]
     loop = task_self()
     loop.set_info("fanout", engine.fanout)
+    for stream in ("stdout", "stderr"):
+        loop.set_default(f"{stream}_msgtree", False)  # it would keep all that the nodes send
     interrupted = False
     try:
         for node in nodes:

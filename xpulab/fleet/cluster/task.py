@@ -14,9 +14,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from xpulab.child import Child
 from xpulab.child import run as run_child
@@ -70,6 +71,7 @@ class Ended:
 
 Message = Started | Part | Ended
 _KINDS = {kind.__name__: kind for kind in (Started, Part, Ended)}
+_TYPES: Mapping[str, Any] = {"str": str, "float": (int, float), "int": int}
 
 
 def format_message(message: Message) -> str:
@@ -82,9 +84,11 @@ def parse_message(line: str) -> Message | None:
     if not line.startswith(PREFIX):
         return None
     try:
-        stored = json.loads(line.removeprefix(PREFIX))
+        stored = json.loads(line.removeprefix(PREFIX), parse_constant=str)
         message = _KINDS[stored.pop("message")](**stored)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        if not all(isinstance(getattr(message, each.name), _TYPES[str(each.type)]) for each in fields(message)):
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return None if isinstance(message, Ended) and message.outcome not in ENDED else message
 
@@ -104,7 +108,7 @@ def run_task(node: str, xpulab: Sequence[str], run: Sequence[str], limit: float,
     say(format_message(Started(os.uname().nodename)))
     began, size = time.monotonic(), 0
     try:
-        with tempfile.TemporaryDirectory(prefix=f"xpulab-{node}-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(prefix=f"xpulab-{Path(node).name}-", ignore_cleanup_errors=True) as name:
             free = shutil.disk_usage(name).free
             if free < ROOM:
                 room, folder = ROOM >> 20, tempfile.gettempdir()
@@ -119,7 +123,7 @@ def run_task(node: str, xpulab: Sequence[str], run: Sequence[str], limit: float,
                 )
             else:
                 outcome, sentence = _run(xpulab, run, Path(name) / "run", limit, say)
-            bundle = Path(name) / f"{node}.zip"
+            bundle = Path(name) / "bundle.zip"
             if (Path(name) / "run" / "result.json").exists():
                 if why := _bundle(xpulab, Path(name) / "run", bundle):
                     outcome, sentence = FAILED, N_("its run cannot be bundled: {why}", why=why)

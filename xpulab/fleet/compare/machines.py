@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from xpulab.errors import InputError
@@ -21,8 +22,9 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable]) -> C
     if not any(run.is_finished for run in runs):
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [
-        Anomaly(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
+        Anomaly(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {to}")
         for each in unreadable
+        for to in [shlex.quote(f"{each.name}.zip")]
     ]
     findings += find_outliers(runs, groups.values())
     findings += [finding for group in groups.values() for finding in _without_majority(group)]

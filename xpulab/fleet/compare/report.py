@@ -10,7 +10,7 @@ from pathlib import Path
 from xpulab.errors import InputError
 from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.compare.comparison import Comparison, to_json
-from xpulab.messages import N_, headed, labelled, shown
+from xpulab.messages import N_, headed, labelled, one_line, shown
 
 _SHOWN_NODES, _SHOWN_CASES = 5, 8
 
@@ -25,7 +25,7 @@ def format_comparison(comparison: Comparison) -> str:
         f"{count} {shown(kind)}" for kind, count in Counter(finding.kind for finding in comparison.findings).items()
     )
     summary = headed(shown(comparison.headline), counts) if counts else shown(comparison.headline)
-    return "\n".join([*lines, "", *map(shown, comparison.scopes), summary])
+    return "\n".join(map(one_line, [*lines, "", *map(shown, comparison.scopes), summary]))
 
 
 def write(comparison: Comparison, folder: Path) -> Path:

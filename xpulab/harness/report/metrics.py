@@ -13,6 +13,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from xpulab.harness.report.result import Result
+from xpulab.messages import plain
 from xpulab.records.record import OUTCOMES, RED
 
 
@@ -25,7 +26,7 @@ def to_metrics(result: Result) -> str:
             return
         family = Gauge(name, about, list(samples[0][0]), registry=registry)
         for labels, value in samples:
-            written = {key: text.encode("utf-8", "backslashreplace").decode() for key, text in labels.items()}
+            written = {key: plain(text) for key, text in labels.items()}
             (family.labels(**written) if written else family).set(value)
 
     run = {"device": options.device, "level": options.level, "cards": str(options.cards)}

@@ -9,7 +9,7 @@ import jinja2
 import xpulab
 from xpulab.doctor.cards import format_card_count
 from xpulab.harness.report.result import PARTIAL, Result
-from xpulab.messages import N_, joined, labelled, language, shown
+from xpulab.messages import N_, joined, labelled, language, plain, shown
 from xpulab.records.format import format_machine, format_measured, format_value
 
 
@@ -20,7 +20,7 @@ def to_html(result: Result) -> str:
     environment.filters["number"] = format_value
     environment.filters["measured"] = format_measured
     page = environment.get_template("page.html")
-    return page.render(
+    rendered = page.render(
         html_language={"en": "en", "zh": "zh-Hans"}[language()],
         result=result,
         counted=_counted(result),
@@ -29,6 +29,7 @@ def to_html(result: Result) -> str:
         cards=result.run_context.card_facts if result.run_context else (),
         version=xpulab.__version__,
     )
+    return plain(rendered)
 
 
 def _where(result: Result) -> list[str]:

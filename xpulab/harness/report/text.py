@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -33,7 +34,7 @@ def format_result(result: Result) -> str:
         )
     if count := result.count("known"):
         lines.append(shown(N_("checks that met known defects of this release: {count}", count=count)))
-        lines.append(shown(N_("to list them: xpulab report --known --run {folder}", folder=result.folder)))
+        lines.append(shown(N_("to list them: xpulab report --known --run {folder}", folder=shlex.quote(str(result.folder)))))
     verdict = N_("green") if result.is_green else N_("RED")
     if result.is_partial:
         lines.append(shown(PARTIAL))
