@@ -25,6 +25,7 @@ def exercise(
         return
     asked = exercises.exercise_named(chapter)
     if answer:
+        chosen.alone("--answer", out=out)
         print(exercises.format_answer(asked))
         return
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
 from xpulab.messages import N_
@@ -38,6 +39,8 @@ def report(
 
     if run is None or not (known or check):
         raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
+    if known:
+        chosen.alone("--known", check=check, out=out)
     result = _result_of(run)
     if known or check is None:
         print(format_known(each for _, each in _checks_in(result)))

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
+        """Whether the run has a verdict: one under way, or killed, or that failed around it has none and is never healthy."""
         return self.result["outcome"] in ("passed", "failed", "partial")
 
     def checks(self) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -120,8 +121,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _require_fields(result: Any) -> None:
     """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless the result has what is compared."""
-    for field in ("outcome", "level", "cards", "date"):
+    for field in ("outcome", "level", "cards"):
         result[field]
+    if datetime.fromisoformat(result["date"]).utcoffset() is None:
+        raise ValueError(f"its date {result['date']!r} has no time zone")
     if result["device"] not in DEVICES:
         raise ValueError(f"no device {result['device']!r}")
     result["machine"].items(), result["versions"].items()

@@ -145,6 +145,8 @@ def _node(answer: Answer, run: Run | None, findings: Sequence[Anomaly]) -> Node:
         return Node(answer, RED, both, repeat)
     if run is None:
         return Node(answer, UNKNOWN, N_("its bundle is missing"))
+    if run.result["outcome"] == "unknown":
+        return Node(answer, UNKNOWN, N_("no verdict: {cause}", cause=run.result["reason"]))
     if findings:
         return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat)
     if not run.result.get("green"):

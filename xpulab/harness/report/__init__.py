@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 from xpulab.files import replace_text
@@ -29,6 +30,7 @@ def of_ended_run(folder: Path, options: RunOptions, verdicts: tuple[Verdict, ...
     """The result with these verdicts of a run whose reports are complete, with its time and node; None when there is none."""
     try:
         stored = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        datetime.fromisoformat(stored["date"])
         return Result(options, verdicts, stored["seconds"], folder, stored["date"], stored["node"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
