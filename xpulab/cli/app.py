@@ -62,7 +62,7 @@ _LANG = inspect.Parameter(
 
 
 def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command of the app, or of a group of commands: what keeps it from its end is one line and exit code 2."""
+    """Make a function a command of the app, or of a group of commands: what keeps it from its end is a line and exit code 2."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)

@@ -96,7 +96,7 @@ def folder(out: Path | None) -> Path:
 
 
 def alone(flag: str, **others: object) -> None:
-    """Raise InputError for what has no effect beside a flag. others: by name of the option its value, which is empty without."""
+    """Raise InputError for what has no effect beside a flag. others: by name of an option its value, empty without it."""
     if given := next((name for name, value in others.items() if value), None):
         raise InputError(N_("--{given} has no effect beside {flag}: leave it out", given=given, flag=flag))
 
