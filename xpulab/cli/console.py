@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import resource
 import select
 import signal
 import sys
@@ -23,7 +22,6 @@ NO_VERDICT, INTERRUPTED = 2, 130
 """Exit codes. 1 is a verdict, and nothing else."""
 
 _OUT, _ERR = 1, 2
-_OPEN_FILES = 4096
 _GROUP_AND_OTHERS = 0o077
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READER_IS_GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
@@ -57,10 +55,6 @@ def begin() -> None:
         buffer = io.BufferedWriter(_Stream(descriptor, "w", closefd=False))
         setattr(sys, name, io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=True))
     os.umask(os.umask(_GROUP_AND_OTHERS) & _GROUP_AND_OTHERS)  # what we write we can read
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     for signal_number in _SIGNALS:  # a shell starts background jobs with SIGINT ignored, nohup a command with SIGHUP ignored
         if (signal_number, signal.getsignal(signal_number)) != (signal.SIGHUP, signal.SIG_IGN):
             signal.signal(signal_number, _interrupt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 import threading
 from contextlib import ExitStack, suppress
@@ -17,8 +18,8 @@ SHARED_MEMORY = Path("/dev/shm")
 _ROOM = 16 << 20
 """Bytes that must be free in each place: what the reports of all chapters take."""
 
-_FILES, _THREADS = 40, 16
-"""What a run with one notebook at a time needs: of 64 files it is green, of 32 its kernel is not."""
+_FILES, _THREADS, _MOST_FILES = 40, 16, 4096
+"""What a run with one notebook at a time needs: with 64 files it is green, with 32 its kernel dies."""
 
 _BELOW_HOME = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "PPNLP_HOME", "MPLCONFIGDIR", "IPYTHONDIR"),
@@ -45,10 +46,14 @@ def require(*folders: Path) -> None:
 
 
 def require_limits() -> None:
-    """Raise OSError or RuntimeError where this process may not open the files or start the threads of a run.
+    """From now on this process may open as many files as its user may allow it, up to _MOST_FILES.
 
-    ZeroMQ, which connects it with the kernels, aborts the process then.
+    Raises OSError or RuntimeError where it may not open the files or start the threads of a run: ZeroMQ would abort it then.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _MOST_FILES:
+        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     release = threading.Event()
     with ExitStack() as stack:
         stack.callback(release.set)
