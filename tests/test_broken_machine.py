@@ -114,7 +114,7 @@ def test_a_lost_console_changes_no_verdict(run, tmp_path, name, ending, code, fo
         ("run nope 2>&1 | true; exit ${PIPESTATUS[0]}", 2, ""),
         ("run --nope 2>&1 | true; exit ${PIPESTATUS[0]}", 2, ""),
         ("run --nope >&- 2>&-", 2, ""),
-        ("model --list >/dev/full", 2, "xpulab: no verdict: OSError: [Errno 28] No space left on device\n"),
+        ("run 07 --list >/dev/full", 2, "xpulab: no verdict: OSError: [Errno 28] No space left on device\n"),
     ],
 )
 def test_a_command_without_a_console_says_by_its_exit_code_how_it_ended(line, code, written):
@@ -209,7 +209,7 @@ def test_reports_that_no_longer_fit_are_no_verdict(run, tmp_path):
     place.mkdir()
     line = f"mount -t tmpfs -o size=20m tmpfs {place}; exec {run('fills', out=place / 'out')}"
     done = shell(mounted(line), FILLED=str(place / "filled"))
-    assert "No space left on device" in one_line(done)
+    assert one_line(done) == f"xpulab: {place}/out: cannot be written: No space left on device"
 
 
 BEFORE = {
@@ -277,6 +277,14 @@ def test_what_cannot_be_imported_is_no_verdict(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_making_the_environment_needs_no_console(tmp_path):
+    make_venv = f"{shlex.quote(sys.executable)} -IS {files.ROOT}/env/make_venv.py --set cpu -- -c pass"
+    blocked = tmp_path / "file"
+    blocked.touch()
+    done = shell(f"{make_venv} 2>&1 | true; exit ${{PIPESTATUS[0]}}", XPULAB_VENV=str(blocked / "venv"))
+    assert (done.returncode, done.stderr) == (2, "")
 
 
 @pytest.fixture

@@ -74,7 +74,8 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
                 except typer.Exit as verdict:
                     if verdict.exit_code:
                         raise
-                if "out" not in options and (error := undelivered()):  # what has that option leaves its answer in files
+                leaves_files = "out" in options and not options.get("show_list")
+                if not leaves_files and (error := undelivered()):
                     raise error
 
         signature = inspect.signature(function, eval_str=True)

@@ -90,7 +90,10 @@ def run(
         verdicts |= {plan.name: replace(not_run(plan, "missing", text), explanations=around) for plan in rest}
     ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
     result = Result(options, ended, time.monotonic() - started, folder)
-    report.write(result)
+    try:
+        report.write(result)
+    except OSError as error:
+        raise InputError(N_("{folder}: cannot be written: {strerror}", folder=folder, strerror=error.strerror)) from error
     return Outcome(result, interrupted)
 
 
