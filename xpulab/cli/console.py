@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from xpulab.errors import InputError
 from xpulab.messages import N_, shown
@@ -33,7 +34,7 @@ _arrived: list[int] = []
 class _Stream(io.FileIO):
     """A standard stream; what cannot be written any more, since reader, terminal or disk is gone, is dropped."""
 
-    def write(self, data: bytes) -> int:  # type: ignore[override] # FileIO's may be any buffer
+    def write(self, data: Any, /) -> int:
         """How many bytes were taken."""
         try:
             while (taken := super().write(data)) is None:  # another process has made it non-blocking
