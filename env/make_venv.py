@@ -123,7 +123,7 @@ def main(arguments):
     except InputError as error:
         report(error)
         return 1 if isinstance(error, Red) else 2
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: nothing says where the home folder is
         report(
             N_(
                 "{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder.",
@@ -615,7 +615,10 @@ def option_in(command, name):
 
 
 def report(message):
-    print(f"xpulab: {shown(str(message))}", file=sys.stderr, flush=True)
+    try:
+        print(f"xpulab: {shown(str(message))}", file=sys.stderr, flush=True)
+    except OSError:  # it cannot be read any more; Python would write again what is left, and change the exit code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -23,7 +24,13 @@ from xpulab.fleet.gate import gate, verdict_in
 from xpulab.records.origin import node_name
 
 NOW = datetime.now(timezone.utc)
+"""When the test begins."""
 GREEN, RED, UNKNOWN = 0, 1, 2
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "NOW", datetime.now(timezone.utc))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.conftest import make, save, section
+from xpulab.errors import InputError
 from xpulab.fleet.gate import gate
 from xpulab.harness import fork_server
 from xpulab.harness.execute import RunOptions
@@ -75,6 +76,14 @@ def test_the_first_round_that_is_wrong_is_named_and_kept(tmp_path, value, bad, s
     assert (tmp_path / "out/rounds" / f"{bad:04d}" / "index.html").exists()
     answer = gate(tmp_path / "out", 24)
     assert answer.state == "red" and f"demo.value in round {bad} of a soak" in answer.reason and said in answer.reason
+
+
+def test_a_round_that_met_a_full_disk_is_no_problem_and_ends_the_soak_without_a_verdict(tmp_path):
+    full = "(_ for _ in ()).throw(OSError(28, 'No space left on device'))"
+    with pytest.raises(InputError, match="no verdict: demo: cell"):
+        soak(tmp_path, f"2 if number < 2 else {full}")
+    summary = json.loads((tmp_path / "out" / "soak.json").read_text())
+    assert (summary["rounds"], summary["problems"]) == (2, [])
 
 
 @pytest.mark.parametrize(

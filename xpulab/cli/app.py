@@ -6,7 +6,6 @@ Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 from __future__ import annotations
 
 import inspect
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -16,8 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from xpulab import __version__, messages
+from xpulab.cli.console import begin, ending, undelivered
 from xpulab.errors import InputError
-from xpulab.messages import plain, shown
+from xpulab.messages import plain
 
 app = typer.Typer(
     add_completion=False,
@@ -44,9 +44,9 @@ def _options(
 
 def main() -> None:
     """The entry point of the command line."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
-        signal.signal(number, signal.default_int_handler)
-    app()
+    with ending(Exception):
+        begin()
+        app()
 
 
 class _Plain:
@@ -78,21 +78,22 @@ _LANG = inspect.Parameter(
 
 
 def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command of the app, or of a group of commands: an InputError becomes one message and exit code 2."""
+    """Make a function a command of the app, or of a group of commands: what keeps it from its end is a line and exit code 2."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
         def reporting(*arguments: object, lang: str | None = None, **options: object) -> None:
-            try:
+            with ending(InputError, OSError, MemoryError):
                 messages.choose(lang)
-                with redirect_stdout(_Plain(sys.stdout)), redirect_stderr(_Plain(sys.stderr)):
-                    function(*arguments, **options)
-            except InputError as error:
-                print(f"xpulab: {plain(shown(error.args[0]))}", file=sys.stderr)
-                raise typer.Exit(2) from error
-            except KeyboardInterrupt:
-                print(f"xpulab: {shown('interrupted')}", file=sys.stderr)
-                raise typer.Exit(130) from None
+                try:
+                    with redirect_stdout(_Plain(sys.stdout)), redirect_stderr(_Plain(sys.stderr)):
+                        function(*arguments, **options)
+                except typer.Exit as verdict:
+                    if verdict.exit_code:
+                        raise
+                leaves_files = "out" in options and not options.get("show_list")
+                if not leaves_files and (error := undelivered()):
+                    raise error
 
         signature = inspect.signature(function, eval_str=True)
         given = signature.replace(parameters=[*signature.parameters.values(), _LANG])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from xpulab.cli import chosen
 from xpulab.cli.app import command
 
 
@@ -23,6 +24,8 @@ def bundle(
     """
     from xpulab.fleet import bundle as bundles
 
+    if show_list:
+        chosen.alone("--list", out=out)
     if show_list and folder.is_file():
         print(bundles.format_list(bundles.read(folder)[0]))
         return

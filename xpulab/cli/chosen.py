@@ -13,12 +13,14 @@ from xpulab.errors import InputError
 from xpulab.messages import N_
 
 if TYPE_CHECKING:
+    from xpulab.doctor.meant import Expected
     from xpulab.harness.plan import Plan
 
 
-def device(asked: str) -> str:
+def device(asked: str, expected: Expected | None = None) -> str:
     """The device to run on: the one asked for when it is there, for auto the one that this machine is meant to have.
 
+    expected: as `expect` returns it; None: what the variable says.
     Raises AcceleratorLost for auto where that cannot be used, and for an accelerator with fewer cards than expected; InputError
     for a device that is named and not there, and when the installed wheel is not the device's.
     """
@@ -27,7 +29,7 @@ def device(asked: str) -> str:
     from xpulab.doctor.versions import framework_row, require_one_framework
     from xpulab.records.environments import installed_frameworks
 
-    found, wheels, expect = detect(), installed_frameworks(), meant.expected()
+    found, wheels, expect = detect(), installed_frameworks(), expected or meant.expected()
     device = meant.auto(found, wheels, expect) if asked == "auto" else asked
     require(device, found)
     if device in ("xpu", "gpu") and expect is not None:
@@ -46,22 +48,22 @@ def device(asked: str) -> str:
     return device
 
 
-def expect(asked: str | None, device: str) -> None:
-    """From now on this process, and each that it starts, expects so many cards: what --expect says; None changes nothing.
+def expect(asked: str | None, device: str) -> Expected | None:
+    """From now on this process, and each that it starts, expects so many cards: what --expect, else the variable says.
 
     Raises InputError for anything but a number of at least 1, and for the CPU, which has no cards.
     """
     from xpulab.doctor import meant
 
     if asked is None:
-        meant.expected()  # what is wrong in a variable is said now
-        return
+        return meant.expected()  # what is wrong in a variable is said now
     expected = meant.expected_count(asked)
     if device == "cpu":
         raise InputError(
             N_("{source}: counts cards, and the CPU has none; remove it, or name another device", source=expected.source)
         )
     os.environ[meant.EXPECT] = str(expected.count)
+    return expected
 
 
 def rehearse(asked: str | None, device: str) -> None:
@@ -93,15 +95,22 @@ def folder(out: Path | None) -> Path:
     return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
 
 
+def alone(flag: str, **others: object) -> None:
+    """Raise InputError for what has no effect beside a flag. others: by name of an option its value, empty without it."""
+    if given := next((name for name, value in others.items() if value), None):
+        raise InputError(N_("--{given} has no effect beside {flag}: leave it out", given=given, flag=flag))
+
+
 def check_resume(resume: bool, out: Path | None) -> None:
     """Raise InputError for --resume without the folder of the run."""
     if resume and out is None:
         raise InputError(N_("--resume needs the folder of the run that was interrupted: name it with --out"))
 
 
-def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
+def cards(device: str, asked: int | None, plans: Sequence[Plan], expected: Expected | None = None) -> int:
     """How many cards a notebook may use: all that this process may use; there are as many simulated ones as one asks for.
 
+    expected: as of `device`.
     Raises AcceleratorLost for fewer simulated cards than expected, and InputError when the plug-in that simulates them cannot
     be built, which is done now.
     """
@@ -116,7 +125,7 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
     from xpulab.doctor import meant
 
     cards = asked or max(plan.cards for plan in plans)
-    meant.require_simulated(cards, meant.expected())
+    meant.require_simulated(cards, expected or meant.expected())
     sim.environment(cards)
     return cards
 

@@ -9,6 +9,8 @@ import typer
 
 from xpulab.cli import chosen
 from xpulab.cli.app import command
+from xpulab.errors import InputError
+from xpulab.messages import N_
 
 
 @command()
@@ -25,6 +27,7 @@ def exercise(
         return
     asked = exercises.exercise_named(chapter)
     if answer:
+        chosen.alone("--answer", out=out)
         print(exercises.format_answer(asked))
         return
 
@@ -36,5 +39,7 @@ def exercise(
     prepare(folder)
     with kernel_environment(asked.fault.device) as environment:
         verdict = exercises.run(asked, folder / "notebooks", environment)
+    if verdict.no_verdict:
+        raise InputError(N_("no verdict: {cause}", cause=verdict.no_verdict))
     print(exercises.format_task(asked, verdict))
     raise typer.Exit(0 if any(record.outcome in RED for record in verdict.records) else 1)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
 
@@ -23,6 +24,8 @@ def model(
     from xpulab.pretrained.prepare import find, prepare
     from xpulab.pretrained.releases import RELEASES
 
+    if show_list:
+        chosen.alone("--list", name=name, optional=optional)
     if show_list or name is None:
         for release in RELEASES.values():
             state = "prepared" if find(release.name) else f"{release.size_mb} MB to download"

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
 from xpulab.messages import N_, plain
@@ -37,6 +38,8 @@ def report(
 
     if run is None or not (known or check):
         raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
+    if known:
+        chosen.alone("--known", check=check, out=out)
     result = read_result(content_of(run / "result.json"), str(run / "result.json"))
     if known or check is None:
         print(format_known(each for _, each in _checks_in(result)))

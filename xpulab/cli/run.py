@@ -79,14 +79,15 @@ def run(
     named, globs = notebooks or [], checks or []
     is_whole = not (named or globs)
     if show_list:
+        chosen.alone("--list", expect=expect, cards=cards, jobs=jobs, out=out, cold=cold, resume=resume)
         _show_list(make_plans(named, level, globs), is_whole)
         return
     chosen.rehearse(rehearsed, device)
-    chosen.expect(expect, device)
+    expected = chosen.expect(expect, device)
     try:
-        used = chosen.device(device)
+        used = chosen.device(device, expected)
         if used == SIMULATED:
-            chosen.cards(used, cards, make_plans(named, level, globs))
+            chosen.cards(used, cards, make_plans(named, level, globs), expected)
     except AcceleratorLost as error:
         _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, is_whole, chosen.folder(out), resume)
         raise typer.Exit(1) from None
@@ -132,7 +133,7 @@ def run(
     console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    raise typer.Exit(0 if outcome.result.is_green else 1)
+    raise typer.Exit(0 if outcome.result.is_green else 2 if outcome.result.no_verdict else 1)
 
 
 def _show_list(plans: list[Plan], is_whole: bool) -> None:

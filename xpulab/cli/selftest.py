@@ -35,6 +35,7 @@ def selftest(
     if rehearsed:
         faults = trials.on_simulated_cards(faults, are_chosen=bool(names))
     if show_list:
+        chosen.alone("--list", json=as_json, jobs=jobs)
         print(proofs.format_catalogue(faults))
         return
 

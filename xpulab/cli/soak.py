@@ -43,11 +43,11 @@ def soak(
         raise InputError(
             N_("--hours {hours}: must be a number above 0; leave it out to run until it is interrupted", hours=f"{hours:g}")
         )
-    chosen.expect(expect, device)
+    expected = chosen.expect(expect, device)
     plans = make_soak_plans(notebooks or [], checks or [])
     try:
-        used = chosen.device(device)
-        options = RunOptions(used, ROUND_LEVEL, chosen.cards(used, cards, plans), seed)
+        used = chosen.device(device, expected)
+        options = RunOptions(used, ROUND_LEVEL, chosen.cards(used, cards, plans, expected), seed)
     except AcceleratorLost as error:
         print(shown(str(error.lost)))
         raise typer.Exit(1) from None

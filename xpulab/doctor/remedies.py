@@ -25,6 +25,7 @@ class Remedy:
     pattern: regular expression that is searched in an error message or a log; None when only a finding of the
         doctor refers to the row
     example: a message that the pattern matches; None when there is no pattern
+    no_verdict: whether what went wrong is around a run, and says nothing of what it judges
     """
 
     id: str
@@ -34,6 +35,7 @@ class Remedy:
     measured: bool
     pattern: str | None = None
     example: str | None = None
+    no_verdict: bool = False
 
 
 def match(text: str) -> list[Remedy]:

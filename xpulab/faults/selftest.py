@@ -209,7 +209,8 @@ def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) 
         started = time.monotonic()
         executed = [path for _, path in execution.run([plan], 1)]
         seconds = round(time.monotonic() - started, 1)
-        reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
+        verdict = judge(plan, executed[0]) if executed else None
+        reasons = verdict.reasons if verdict else ("it was interrupted",)
         failure = inject.why_not_injected(folder)
     red, missed = _red(seen), None
     if failure:
@@ -217,6 +218,8 @@ def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) 
     elif unseen := sorted(set(case.checks) - set(red)):
         facts = {"unseen": ", ".join(unseen), "reasons": " ".join(reasons) or "the notebook is green"}
         missed = N_("not detected by {unseen}; {reasons}", **facts)
+        if verdict and verdict.run and verdict.run.lacking:
+            raise InputError(missed)
     return Trial(case.fault, case.level, red, missed, seconds)
 
 

@@ -19,6 +19,7 @@ from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import Result
+from xpulab.messages import N_
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry
 from xpulab.records.origin import commit
@@ -57,6 +58,8 @@ def measure(plans: Sequence[Plan], options: RunOptions, runs: int, folder: Path,
             outcome = harness.run(plans, options, 1, of_this, console)
             if outcome.interrupted:
                 raise KeyboardInterrupt
+            if why := outcome.result.no_verdict:
+                raise InputError(N_("no verdict: {cause}", cause=why))
             if not outcome.result.is_green:
                 raise NotGreen(outcome.result)
             verdicts.append(outcome.result.verdicts)

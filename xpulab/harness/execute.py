@@ -27,6 +27,7 @@ from papermill.parameterize import parameterize_notebook
 
 from xpulab import files, messages, warm
 from xpulab.devices import starts_cold
+from xpulab.harness import places
 from xpulab.harness.chapter import code_cells
 from xpulab.harness.lost import cells_left_out, has_raised
 from xpulab.harness.plan import Plan
@@ -80,7 +81,7 @@ class Run:
 
     device, level, cards, seed: as in RunOptions. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
-    is not named here, the cell's own output shows it.
+    is not named here, the cell's own output shows it. lacking: which place of the run could not be written when it had ended.
     """
 
     device: str
@@ -90,6 +91,7 @@ class Run:
     budget_seconds: float
     stopped: str | None
     seed: int = 0
+    lacking: str = ""
 
 
 OnStart = Callable[[Plan], None]
@@ -155,9 +157,9 @@ class Execution:
         self._on_start(plan)
         started, notebook = time.monotonic(), _prepared(plan, options)
 
-        def write(stopped: str | None) -> None:
-            seconds = round(time.monotonic() - started, 2)
-            run = Run(options.device, options.level, options.cards, seconds, plan.budget_seconds, stopped, options.seed)
+        def write(stopped: str | None, lacking: str = "") -> None:
+            asked = (options.device, options.level, options.cards)
+            run = Run(*asked, round(time.monotonic() - started, 2), plan.budget_seconds, stopped, options.seed, lacking)
             notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
             files.replace_text(executed, nbformat.writes(notebook) + "\n")
 
@@ -171,7 +173,8 @@ class Execution:
             finally:
                 watchdog.close()
                 self._watchdogs.discard(watchdog)
-        write(watchdog.reason)
+            lacking = places.lacking(Path(scratch), places.SHARED_MEMORY)
+        write(watchdog.reason, lacking)
         return executed
 
     def _execute(

@@ -35,24 +35,33 @@ class Explanation:
     cause: str
     remedy: str
 
+    @property
+    def no_verdict(self) -> bool:
+        """Whether it is around the run, and says nothing of what the notebook judges."""
+        return by_id(self.id).no_verdict
+
 
 def explanation(row: Remedy, where: str, device: str) -> Explanation:
     """The explanation that a row of data/remedies.yaml gives, with the commands for the device."""
     return Explanation(row.id, where, row.cause, remedy_on(row, device))
 
 
-def explain(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, device: str) -> tuple[Explanation, ...]:
+def explain(
+    cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, device: str, ended: str
+) -> tuple[Explanation, ...]:
     """The known causes, each once, in the order of the notebook.
 
     cells: the executed code cells. records: of the checks. log: what the kernel printed outside of cells; may not exist.
+    ended: why the notebook did not run to its end, and what was lacking then; or "".
     """
     found: dict[str, Explanation] = {}
-    for where, row in _seen(cells, records, log):
+    for where, row in _seen(cells, records, log, ended):
         found.setdefault(row.id, explanation(row, where, device))
     return tuple(found.values())
 
 
-def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -> Iterator[tuple[str, Remedy]]:
+def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, ended: str) -> Iterator[tuple[str, Remedy]]:
+    yield from ((N_("the run"), row) for row in match(ended))
     for position, cell in enumerate(cells, start=1):
         number = number_of(cell, position)
         for output in cell.outputs:
@@ -67,7 +76,7 @@ def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -
             yield from ((N_("check {name}", name=record.name), row) for row in match("\n".join(filter(None, reasons))))
     if log.exists():
         written = log.read_bytes()[-_LOG_CHARACTERS:].decode("utf-8", errors="replace")
-        yield from ((N_("kernel log"), row) for row in match(written))
+        yield from ((N_("kernel log"), row) for row in match(written) if ended or not row.no_verdict)
 
 
 def _error_text(output: NotebookNode) -> str:

@@ -6,6 +6,7 @@ On a GPU or an XPU it was never measured that a fork is safe, so there is none: 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from xpulab import warm
 from xpulab.devices import starts_cold
 from xpulab.errors import InputError
+from xpulab.harness import places
 from xpulab.harness.run_folder import run_folder
 from xpulab.messages import N_
 from xpulab.warm import kernels
@@ -39,8 +41,12 @@ def started(device: str, cold: bool = False) -> Iterator[Started]:
     """Start a fork server, which imports in the background, and end it with the block.
 
     When this process is killed, nothing of the kernels, their ranks and their files stays (xpulab.harness.run_folder).
+    Raises InputError where temporary files or shared memory cannot be written.
     """
+    places.require_limits()
+    places.require(Path(tempfile.gettempdir()), places.SHARED_MEMORY)
     with run_folder() as folder:
+        places.use_home(folder / "home")
         if cold or starts_cold(device):
             yield Started(folder, None)
             return

@@ -84,6 +84,21 @@ class Verdict:
         return tuple(record for group in self.groups for record in group.records)
 
     @property
+    def no_verdict(self) -> str | None:
+        """What around the run kept it from a verdict; None where it has one: it is green, or a check compared what is wrong.
+
+        Where a place of the run could not be written at the end, nothing that is red counts.
+        """
+        if self.outcome not in ("failed", "missing"):
+            return None
+        if self.run and self.run.lacking:
+            return self.run.lacking
+        around = [known for known in self.explanations if known.no_verdict]
+        if not around or any(record.outcome == "failed" for record in self.records):
+            return None
+        return N_("{where}: {cause}", where=around[0].where, cause=around[0].cause)
+
+    @property
     def seconds(self) -> float:
         """How long it ran; 0.0 when it did not."""
         return self.run.seconds if self.run else 0.0
@@ -115,11 +130,13 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     run_context = next(filter(None, map(run_context_in, metadata)), None)
     reasons = tuple(map(plain, _reasons(plan, run, run_context, records, notebook)))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
+    reasons += (run.lacking,) if outcome == "failed" and run and run.lacking else ()
     verdict = _verdict_of(plan, outcome, records, reasons, run=run, run_context=run_context, executed=executed)
     if outcome != "failed":
         return verdict
     device, log = run.device if run else _COMMITTED_DEVICE, executed.with_suffix(".log")
-    return replace(verdict, explanations=explain(_code_cells(notebook), records, log, device))
+    ended = "\n".join(filter(None, (run.stopped, run.lacking))) if run else ""
+    return replace(verdict, explanations=explain(_code_cells(notebook), records, log, device, ended))
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:

@@ -13,9 +13,9 @@ from nbformat import NotebookNode
 from rich.console import Console
 
 from xpulab.doctor.meant import LostAccelerator
-from xpulab.doctor.remedies import by_id
+from xpulab.doctor.remedies import by_id, match
 from xpulab.errors import InputError
-from xpulab.harness import report, run_file
+from xpulab.harness import places, report, run_file
 from xpulab.harness.execute import INTERRUPTED, KILLED, Execution, RunOptions
 from xpulab.harness.explain import explanation
 from xpulab.harness.fork_server import ImportHangs, Started, kernel_environment
@@ -56,7 +56,8 @@ def run(
     judged as they are, the others run from their beginning.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
-    has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
+    has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so; what fails around the
+    run, as its disk, is reported as a run without verdict.
     Raises InputError, of a run that is resumed, when the folder holds no run, or that of other options, plans, another machine
     or version.
     """
@@ -80,9 +81,19 @@ def run(
     except ImportHangs as error:
         known = explanation(by_id("import-hung"), N_("the import"), options.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
+    except (OSError, MemoryError, RuntimeError) as error:  # of the run itself: what of it has ended is reported all the same
+        text = f"{type(error).__name__}: {error}"
+        around = tuple(explanation(row, N_("the run"), options.device) for row in match(text) if row.no_verdict)
+        if not around:
+            raise
+        rest = (plan for plan in left if plan.name not in verdicts)
+        verdicts |= {plan.name: replace(not_run(plan, "missing", text), explanations=around) for plan in rest}
     ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
     result = Result(options, ended, time.monotonic() - started, folder, boot=boot)
-    report.write(result)
+    try:
+        report.write(result)
+    except OSError as error:
+        raise InputError(N_("{folder}: cannot be written: {strerror}", folder=folder, strerror=error.strerror)) from error
     return Outcome(result, interrupted)
 
 
@@ -156,7 +167,7 @@ def _of_interrupted(plan: Plan, folder: Path) -> Verdict:
 def _known(plan: Plan, options: RunOptions, folder: Path) -> Verdict | None:
     """The verdict on a notebook that is not to run: it needs more cards, or it has a verdict from before an interruption.
 
-    One that was interrupted while everything was green runs again; one that had shown something red stays red.
+    One that was interrupted while everything was green, or has no verdict, runs again; one that had shown red stays red.
     """
     if plan.cards > options.cards and options.device != "cpu":  # ranks are processes there
         facts = {"needed": plan.cards, "allowed": options.cards}
@@ -168,7 +179,7 @@ def _known(plan: Plan, options: RunOptions, folder: Path) -> Verdict | None:
     verdict = judge(plan, executed_of(plan, folder))
     stopped = executed.metadata.get(METADATA_KEY, {}).get("run", {}).get("stopped")
     was_red = any(record.outcome in RED - {"missing"} for record in verdict.records) or any(map(_has_raised, executed.cells))
-    return verdict if was_red or stopped not in (INTERRUPTED, KILLED) else None
+    return verdict if not verdict.no_verdict and (was_red or stopped not in (INTERRUPTED, KILLED)) else None
 
 
 def _has_raised(cell: NotebookNode) -> bool:
@@ -187,6 +198,7 @@ def prepare(folder: Path) -> None:
     except OSError as error:
         why = N_("{folder}: cannot be written: {strerror}", folder=folder, strerror=error.strerror)
         raise InputError(N_("{why}; name another folder with --out", why=why)) from error
+    places.require(folder)
 
 
 def _holds_something(path: Path) -> bool:

@@ -23,6 +23,7 @@ import psutil
 from rich.console import Console
 
 from xpulab.doctor.system import boot_id, system_root
+from xpulab.errors import InputError
 from xpulab.files import replace_text
 from xpulab.harness import run as harness
 from xpulab.harness.execute import INTERRUPTED, RunOptions
@@ -115,7 +116,8 @@ def soak(asked: Soak, console: Console, server: Started | None = None) -> int:
 
     It is 1 when something was red or did not repeat, else 130 when it was interrupted, else 0, or 2 when no value was compared
     with that of an earlier round. server: the fork server that starts the kernels.
-    Raises InputError when the folder holds another run, or cannot be written.
+    Raises InputError when the folder holds another run, or cannot be written, and when what failed around a round, as its disk,
+    ended the soak before anything was red.
     """
     harness.prepare(asked.folder)
     (asked.folder / "notebooks").rmdir()  # each round has its own
@@ -129,6 +131,10 @@ def soak(asked: Soak, console: Console, server: Started | None = None) -> int:
             console.print(shown(format_round(this)), highlight=False, markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         interrupted = True
+    except (InputError, OSError) as error:
+        if not any(each.problems for each in rounds):
+            raise
+        console.print(shown(str(error)), highlight=False, markup=False, soft_wrap=True)
     text = format_summary(asked, rounds, time.monotonic() - started)
     console.print(shown(text), highlight=False, markup=False, soft_wrap=True)
     if any(each.problems for each in rounds):
@@ -146,6 +152,8 @@ def _run_round(
     harness.prepare(folder)
     options = replace(asked.options, seed=seed)
     outcome = harness.run(asked.plans, options, asked.jobs, folder, Console(quiet=True), server=server)
+    if why := outcome.result.no_verdict:
+        raise InputError(N_("no verdict: {cause}", cause=why))
     ended = [each for each in outcome.result.verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
     judged = ended if outcome.interrupted else outcome.result.verdicts
     problems = [Problem(number, seed, *red) for verdict in judged for red in _red_in(verdict)]

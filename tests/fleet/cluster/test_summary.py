@@ -50,6 +50,13 @@ def test_a_red_node_has_check_measured_expected_and_command(put, failed, tmp_pat
     assert "xpulab run 00_demo --check demo.sum --device xpu --cards 1 --level quick" in shown
 
 
+def test_a_node_whose_disk_was_full_is_unknown_with_the_cause(put, tmp_path):
+    notebook = {"outcome": "failed", "reason": "cell 3 raised OSError"}
+    full = put("c", {"outcome": "missing"}, notebook, green=False, outcome="unknown", reason="00_demo: /tmp: no space")
+    summary = summarize([put("a"), put("b"), full], tmp_path)
+    assert status(summary)["c"] == "unknown" and "no verdict: 00_demo: /tmp: no space" in format_summary(summary)
+
+
 def test_a_node_with_another_value_than_the_majority_is_an_outlier(put, tmp_path):
     summary = summarize([put("a"), put("b"), put("c", {"measured": 0.125})], tmp_path)
     assert status(summary)["c"] == "outlier" and not summary.is_green
@@ -59,7 +66,7 @@ def test_a_node_with_another_value_than_the_majority_is_an_outlier(put, tmp_path
     ("outcome", "expected"),
     [
         ("late", "red"),
-        ("disk", "red"),
+        ("disk", "unknown"),
         ("failed", "red"),
         ("left out", "left out"),
         ("silent", "silent"),

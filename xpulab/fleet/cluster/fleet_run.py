@@ -17,7 +17,7 @@ from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.cluster.engines import Engine
 from xpulab.fleet.cluster.submit import CANCELLED, LEFT_OUT, WAITING, Answer, Limits, submit
 from xpulab.fleet.cluster.submit import SILENT as NO_MESSAGE
-from xpulab.fleet.cluster.task import DONE
+from xpulab.fleet.cluster.task import DISK, DONE
 from xpulab.fleet.compare.comparison import Comparison
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.report import write
@@ -37,7 +37,7 @@ outlier: its run is green, but not like those of the others. silent: it never an
 unknown: it has no verdict, and nothing says that this is because of the node. left out: drained or down before.
 """
 
-_WITHOUT_A_RUN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN}
+_WITHOUT_A_RUN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN, DISK: UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,8 @@ def _node(answer: Answer, run: Run | None, findings: Sequence[Anomaly]) -> Node:
         return Node(answer, RED, both, repeat)
     if run is None:
         return Node(answer, UNKNOWN, N_("its bundle is missing"))
+    if run.result["outcome"] == "unknown":
+        return Node(answer, UNKNOWN, N_("no verdict: {cause}", cause=run.result["reason"]))
     if findings:
         return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat)
     if not run.result.get("green"):

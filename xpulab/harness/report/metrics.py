@@ -30,7 +30,8 @@ def to_metrics(result: Result) -> str:
             (family.labels(**written) if written else family).set(value)
 
     run = {"device": options.device, "level": options.level, "cards": str(options.cards)}
-    gauge("xpulab_run_green", "1 when nothing is wrong, 0 when something is.", [(run, result.is_green)])
+    verdict = [] if result.no_verdict else [(run, float(result.is_green))]
+    gauge("xpulab_run_green", "1 when nothing is wrong, 0 when something is; absent without a verdict.", verdict)
     gauge("xpulab_run_partial", "1 when only some sections ran: no verdict on the machine.", [({}, result.is_partial)])
     ended = datetime.fromisoformat(result.date).timestamp()
     gauge("xpulab_run_end_time_seconds", "When the run ended, in seconds since 1970.", [({}, ended)])

@@ -103,8 +103,18 @@ class Result:
         return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
 
     @property
+    def no_verdict(self) -> str | None:
+        """What around the run kept it from a verdict, with its notebook; None where it has one."""
+        red = [verdict for verdict in self.verdicts if verdict.outcome in ("failed", "missing")]
+        if self.lost or not red or not all(verdict.no_verdict for verdict in red):
+            return None
+        return N_("{name}: {cause}", name=red[0].name, cause=red[0].no_verdict)
+
+    @property
     def outcome(self) -> str:
-        """ "partial" when only some sections were asked for: that says nothing of the machine. Else "passed" or "failed"."""
+        """ "unknown" without a verdict, "partial" when only some sections were asked for, else "passed" or "failed"."""
+        if self.no_verdict:
+            return "unknown"
         if self.is_partial:
             return "partial"
         return "passed" if self.is_green else "failed"
@@ -137,7 +147,9 @@ class Result:
     @property
     def verdict(self) -> str:
         """The verdict in words, which name what was judged: "CPU: READY"."""
-        if self.is_partial:
+        if self.no_verdict:
+            word = N_("no verdict")
+        elif self.is_partial:
             word = N_("partial, no verdict")
         elif self.options.stands_for:
             word = N_("green") if self.is_green else N_("red")
@@ -201,6 +213,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "green": result.is_green,
             "judges": "rehearsal" if result.options.stands_for else "release" if result.is_of_release else "machine",
             "verdict": result.verdict,
+            "reason": result.no_verdict,
             "device": result.options.device,
             "stands_for": result.options.stands_for,
             "scope": result.scope,

@@ -35,7 +35,7 @@ def format_result(result: Result) -> str:
     if count := result.count("known"):
         lines.append(shown(N_("checks that met known defects of this release: {count}", count=count)))
         lines.append(shown(N_("to list them: xpulab report --known --run {folder}", folder=shlex.quote(str(result.folder)))))
-    verdict = N_("green") if result.is_green else N_("RED")
+    verdict = N_("green") if result.is_green else N_("no verdict") if result.no_verdict else N_("RED")
     if result.is_partial:
         lines.append(shown(PARTIAL))
         verdict = N_("partial, {verdict}", verdict=verdict)
@@ -50,7 +50,8 @@ def format_result(result: Result) -> str:
         device=result.options.device,
         seconds=f"{result.seconds:.0f}",
     )
-    return "\n".join([*lines, shown(result.scope), shown(result.verdict), shown(ended)])
+    why = [shown(N_("no verdict: {cause}", cause=result.no_verdict))] if result.no_verdict else []
+    return "\n".join([*lines, shown(result.scope), shown(result.verdict), *why, shown(ended)])
 
 
 def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
