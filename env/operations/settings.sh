@@ -18,8 +18,8 @@ XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 : "${XPULAB_KEEP:=14}"                    # runs
 : "${XPULAB_TEXTFILES:=}"                 # the textfile directory of Prometheus' node exporter, or nothing
 : "${XPULAB_WITHOUT_VERDICT:=0}"          # the prolog's exit code when there is no verdict: 0 starts the job, 1 drains the node
-# the prolog looks at the host too when this is set: options of xpulab doctor --host, as --checkpoints=/data, or just --host
-: "${XPULAB_HOST:=}"
+# the prolog looks at the host too when this is set: options of xpulab host, as "--checkpoints=/data --expect=8", or just --device=xpu
+: "${XPULAB_HOST_OPTIONS:=}"
 
 xpulab() {
     (cd "$XPULAB_HOME" && exec "$XPULAB_PYTHON" -m xpulab "$@")
@@ -35,7 +35,7 @@ answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver m
 xpulab_host() {
     code=0
     # shellcheck disable=SC2086
-    line=$(answer_within 15 doctor --host --reason $XPULAB_HOST) || code=$?
+    line=$(answer_within 15 host --reason $XPULAB_HOST_OPTIONS) || code=$?
     case $code:$line in
         1:'[node_problem] host '*) echo "$line"; return 1 ;;
         *) return 0 ;;

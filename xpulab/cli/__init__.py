@@ -12,6 +12,7 @@ from xpulab.cli import judge as judge
 from xpulab.cli import cards as cards
 from xpulab.cli import fleet as fleet
 from xpulab.cli import doctor as doctor
+from xpulab.cli import host as host
 from xpulab.cli import shapes as shapes
 from xpulab.cli import align as align
 from xpulab.cli import selftest as selftest

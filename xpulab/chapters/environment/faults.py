@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import MACHINE, fault, paddle
+from xpulab.chapters.shared.fault import MACHINE, fault, list_simulated_cards, paddle, wrap
 
 
 def _is_second_card() -> bool:
@@ -47,6 +48,23 @@ def synchronize_does_not_wait(_real, device=None):
 def clock_runs_too_slowly(real):
     """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
     return real() / 1e6
+
+
+def _late_product(product, *factors):
+    time.sleep(0.05)
+    return product(*factors)
+
+
+@fault(
+    lanes=("sim",),
+    detected_by=("bandwidth.data-sheet",),
+    smoke=("bandwidth.data-sheet",),
+    breaks="paddle:Tensor.__matmul__",
+)
+def product_below_its_rate() -> None:
+    """A matrix product takes 50 ms longer than data/hardware.yaml allows for the card's model."""
+    list_simulated_cards("tflops: {float32: 0.01}")
+    wrap("paddle:Tensor.__matmul__", _late_product)
 
 
 @fault(lanes=("cpu", "sim"), detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
