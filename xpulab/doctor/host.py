@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from xpulab import __version__
 from xpulab.doctor import meant, system
-from xpulab.doctor.card_findings import card_state, health, vendor_tool
 from xpulab.doctor.detect import Detection, detect
+from xpulab.doctor.diagnosis import card_state, health, vendor_tool
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.system import read_text
 from xpulab.errors import InputError
@@ -43,20 +43,17 @@ BY_PREFIX = "NCCL_SOCKET_IFNAME"
 INTERFACES = (BY_PREFIX, "GLOO_SOCKET_IFNAME", "BKCL_SOCKET_IFNAME", "BKCL_RDMA_NICS")
 """Variables that name network interfaces. The first takes prefixes, "=" before names and "^" before what it leaves out
 (NCCL, environment variables); the others names. Those of BKCL by examples: docs/xpu-environment.md."""
-_IS_UP = 1
-"""IFF_UP of netdevice(7)."""
 
 
 @dataclass(frozen=True)
 class HostRequest:
     """What to look at.
 
-    checkpoints: the folder that they are written to
-    device: "auto" looks at all cards that are there, "xpu" and "gpu" at those; "cpu" and "sim" at none
-    expect: how many cards there must be; None leaves it to XPULAB_EXPECT, else to what the PCI bus shows
-    model: what the model of every card must contain, in lower case without spaces: "p800"; "" for any
-    beside_jobs: whether jobs run meanwhile: the cards and the shared memory that they hold are no finding
-    environ, root: variables, and "/" except in tests
+    checkpoints: the folder that they are written to. device: which cards; "auto" all that are there, "cpu" and "sim" none.
+    expect: how many there must be; None leaves it to XPULAB_EXPECT, else to what the PCI bus shows.
+    model: what the model of each must contain, lower-case letters and digits only: "p800"; "" for any.
+    beside_jobs: whether jobs run meanwhile: what they hold of cards and shared memory is no finding.
+    environ, root: variables, and "/" except in tests.
     """
 
     checkpoints: Path = Path(".")
@@ -92,11 +89,10 @@ def of_label(label: str) -> HostRequest:
 
     Raises InputError for any other text.
     """
-    parts = re.fullmatch(r"(xpu|gpu)-([a-z0-9][a-z0-9-]*)-(\d+)", label)
+    parts = re.fullmatch(r"((xpu|gpu)-([a-z0-9-]+)-)(\d+)", label)
     if parts is None:
         raise InputError(N_("--label {label}: write device, model and number of cards, as in xpu-p800-8", label=repr(label)))
-    device, model, count = parts.groups()
-    return HostRequest(device=device, model=_plain(model), expect=meant.expected_count(count, f"--label {device}-{model}-"))
+    return HostRequest(device=parts[2], model=_plain(parts[3]), expect=meant.expected_count(parts[4], f"--label {parts[1]}"))
 
 
 def examine(request: HostRequest) -> HostReport:
@@ -110,7 +106,8 @@ def examine(request: HostRequest) -> HostReport:
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
     findings += [*_cards(request, detection), *_interfaces(request.environ, root)]
-    return HostReport(node_name(request.environ), system.boot_id(root), tuple(findings))
+    boot = read_text(root / "proc/sys/kernel/random/boot_id") or None
+    return HostReport(node_name(request.environ), boot, tuple(findings))
 
 
 def format_reason(report: HostReport) -> str:
@@ -238,34 +235,27 @@ def _plain(model: str) -> str:
 
 
 def _interfaces(environ: Mapping[str, str], root: Path) -> Iterator[Finding]:
-    """Whether the network interfaces that variables name are there and up; no finding where none is named."""
+    """Whether the network interfaces that variables name are up; no finding where none is named.
+
+    Loopback and tunnels have the state "unknown". Source: operstates.rst of Linux.
+    """
     named = {name: environ[name] for name in INTERFACES if environ.get(name)}
-    if not named:
-        return
-    folders = list((root / "sys/class/net").glob("*"))
-    if not folders:
-        yield Finding("interfaces", "unknown", N_("/sys/class/net cannot be read"))
-        return
-    up = sorted(folder.name for folder in folders if _is_up(folder))
+    states = {folder.name: read_text(folder / "operstate") for folder in (root / "sys/class/net").glob("*")}
+    up = sorted(name for name, state in states.items() if state in ("up", "unknown"))
     lacking = [f"{name}={value!r}" for name, value in named.items() if not _are_up(value, up, name == BY_PREFIX)]
-    if lacking:
+    if named and not states:
+        yield Finding("interfaces", "unknown", N_("/sys/class/net cannot be read"))
+    elif lacking:
         seen = N_("{lacking}: not up; those that are: {up}", lacking=", ".join(lacking), up=", ".join(up) or N_("none"))
         yield _judged("interfaces", "wrong", seen)
-    else:
+    elif named:
         yield Finding("interfaces", "ok", N_("up: the interfaces of {named}", named=", ".join(named)))
-
-
-def _is_up(folder: Path) -> bool:
-    """Of a folder in /sys/class/net; loopback and tunnels have the state "unknown". Source: operstates.rst of Linux."""
-    flags = read_text(folder / "flags")
-    return read_text(folder / "operstate") in ("up", "unknown") and bool(int(flags or "1", 16) & _IS_UP)
 
 
 def _are_up(value: str, up: list[str], by_prefix: bool) -> bool:
     """Whether the interfaces of a variable are among those that are up: of prefixes one is enough, as for NCCL."""
     names = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
     if not by_prefix:
-        return set(names) <= {*up}
-    if value.startswith("^"):
-        return True
-    return any(link == name if value.startswith("=") else link.startswith(name) for link in up for name in names)
+        return {*names} <= {*up}
+    exact = value.startswith("=")
+    return value.startswith("^") or any(link == name if exact else link.startswith(name) for link in up for name in names)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def prolog(site):
-    """prolog(options, files) runs it on a host that has these empty files; returns its exit code and what scontrol was asked."""
+    """prolog(options, files) runs it on a host with these empty files; returns its exit code and what scontrol was asked."""
 
     def run(options, files=("dev/shm/batches",)):
         for name in files:
