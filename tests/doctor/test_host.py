@@ -273,8 +273,9 @@ def test_a_folder_without_room_for_checkpoints_is_wrong(host, monkeypatch, tmp_p
     assert disk.verdict == "wrong" and "5.0 GiB free" in disk.seen and "not/yet" in disk.seen
 
 
-def test_this_process_is_not_foreign(host):
+def test_this_process_and_services_of_the_vendor_are_not_foreign(host):
     host.process(os.getpid(), "/dev/xpu0")
+    host.process(812, "/dev/nvidia0", name="nvidia-persiste")
     assert not [each for each in examine(HostRequest(root=host.root)).findings if each.verdict == "wrong"]
 
 

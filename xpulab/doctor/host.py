@@ -37,6 +37,8 @@ OPEN_FILES = 4096
 DISK_LEAST, DISK_SHARE = 10 * GIB, 0.05
 """Free bytes of the folder of checkpoints, and their share."""
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
+DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p")
+"""Names, of which Linux keeps 15 characters, of NVIDIA's services: they hold every card, and use nothing of it."""
 TOOL_SECONDS = 4.0
 """How long a vendor's tool may take: a prolog waits, and Slurm ends a health check after 60 s."""
 BY_PREFIX = "NCCL_SOCKET_IFNAME"
@@ -183,12 +185,13 @@ def _disk(folder: Path) -> Finding:
 
 def _foreign_processes(root: Path, own: int) -> Finding:
     """Processes that hold a card, other than this one, as far as this user may see."""
-    processes = {int(folder.name): folder for folder in (root / "proc").glob("[0-9]*")}
-    holders = {pid: nodes for pid, folder in sorted(processes.items()) if pid != own and (nodes := _held(folder))}
+    holders, names = {}, {}
+    for folder in sorted((root / "proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):
+        name = re.sub("[^ -~]+", "?", read_text(folder / "comm")) or "?"  # a process chooses it: any bytes
+        if int(folder.name) != own and name not in DAEMONS and (nodes := _held(folder)):
+            holders[folder.name], names[folder.name] = nodes, name
     if not holders:
         return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
-    # a process chooses its name: any bytes
-    names = {pid: re.sub("[^ -~]+", "?", read_text(processes[pid] / "comm")) or "?" for pid in holders}
     listed = "; ".join(
         N_("{names} ({pid}) holds {nodes}", names=names[pid], pid=pid, nodes=", ".join(nodes)) for pid, nodes in holders.items()
     )

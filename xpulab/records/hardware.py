@@ -59,8 +59,3 @@ def load(path: Path | None = None) -> tuple[Sheet, ...]:
 def sheets() -> tuple[Sheet, ...]:
     """Those of the site's file, then those of data/hardware.yaml. Raises InputError as `load` does."""
     return (*(load(Path(os.environ[SITE])) if os.environ.get(SITE) else ()), *load())
-
-
-def sheet_of(model: str) -> Sheet | None:
-    """The data sheet of the card whose model the vendor's tool prints so; None when it is not listed."""
-    return next((sheet for sheet in sheets() if model in sheet.models), None)

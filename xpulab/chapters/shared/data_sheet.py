@@ -1,8 +1,7 @@
 """A measured rate beside what the data sheet of the card promises (xpulab.records.hardware).
 
-A rate above the promised one means that the clock stopped before the card had finished; one far below it, that something is
-wrong with the card, its link or its place in the machine. The bounds of data sheets are wide, because nothing here was run on
-a GPU or XPU; a site's own numbers have the share that the site says.
+A rate above the promised one means that the clock stopped too early; one far below it, that something is wrong with the card,
+its link or its place in the machine. Bounds are wide, because nothing here was run on a GPU or XPU; a site names its own.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.messages import N_
+from xpulab.records import hardware
+from xpulab.records.hardware import Sheet
 from xpulab.records.record import CardFacts
 
 ABOVE = 1.05
@@ -43,16 +44,16 @@ class Rate:
         return (self.least or LEAST[self.kind]) * promised, (1 / self.least if self.least else ABOVE) * promised
 
 
-def model_of_cards() -> str:
-    """The model of the cards as the vendor's tool prints it, of several "A, B"; "" when there is none."""
-    return ", ".join(sorted({card.model for card in card_facts()}))
-
-
-def why_no_sheet(model: str) -> str:
-    """Why there is no data sheet to compare with."""
+def sheet_of_cards() -> tuple[Sheet | None, str]:
+    """The data sheet of the cards by the model that the vendor's tool prints, and why there is none; "" where there is one."""
+    model = ", ".join(sorted({card.model for card in card_facts()}))
     if not model:
-        return N_("the card has no name to look up in data/hardware.yaml")
-    return N_("the card {model} is neither in data/hardware.yaml nor in the file of XPULAB_HARDWARE; add it there", model=model)
+        return None, N_("the card has no name to look up in data/hardware.yaml")
+    sheet = next((sheet for sheet in hardware.sheets() if model in sheet.models), None)
+    facts = {"model": model, "variable": hardware.SITE}
+    return sheet, "" if sheet else N_(
+        "the card {model} is not in data/hardware.yaml; add it to a file that {variable} names", **facts
+    )
 
 
 def compare(rows: Table, rates: Sequence[Rate]) -> None:
