@@ -7,13 +7,13 @@ import pytest
 
 @pytest.fixture
 def prolog(site):
-    """prolog(options, files) runs it on a host with these empty files; returns its exit code and what scontrol was asked."""
+    """prolog(has, **settings) runs it on a host with these empty files; returns its exit code and what scontrol was asked."""
 
-    def run(options, files=("dev/shm/batches",)):
-        for name in files:
+    def run(*has, **settings):
+        for name in has:
             (site.folder / "root" / name).parent.mkdir(parents=True)
             (site.folder / "root" / name).touch()
-        site.set(XPULAB_HOST_OPTIONS=options)
+        site.set(**settings)
         site.tool("scontrol", f'printf "%s\\n" "$@" >> {site.folder}/asked')
         done = site.recipe("slurm/prolog.sh", SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
         asked = site.folder / "asked"
@@ -23,15 +23,19 @@ def prolog(site):
 
 
 def test_a_host_that_is_wrong_is_drained_with_its_reason(prolog):
-    code, asked = prolog("--device=xpu", files=())
+    code, asked = prolog(XPULAB_CHECK_HOST="1")
     assert code == 1 and asked[:3] == ["update", "NodeName=node7", "State=DRAIN"]
-    assert asked[3] == "Reason=[node_problem] host shared-memory: /dev/shm is not mounted and 1 more; look: xpulab host"
+    assert asked[3] == "Reason=[node_problem] host shared-memory: /dev/shm is not mounted; look: xpulab host"
 
 
 @pytest.mark.parametrize(
-    ("options", "files"),
-    [("--checkpoints=/tmp", ("dev/shm/batches",)), ("", ()), ("--no-such-option", ())],
-    ids=["a host that is right", "a site that does not want it", "an option that does not exist"],
+    ("has", "settings"),
+    [
+        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_CHECKPOINTS": "/tmp"}),
+        ((), {}),
+        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_EXPECT": ""}),
+    ],
+    ids=["a host that is right", "a site that does not want it", "a site that names no folder"],
 )
-def test_otherwise_the_job_starts(prolog, options, files):
-    assert prolog(options, files) == (0, [])
+def test_otherwise_the_job_starts(prolog, has, settings):
+    assert prolog(*has, **settings) == (0, [])
