@@ -108,8 +108,7 @@ def examine(request: HostRequest) -> HostReport:
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
     findings += [*_cards(request, detection), *_interfaces(request.environ, root)]
-    boot = read_text(root / "proc/sys/kernel/random/boot_id") or None
-    return HostReport(node_name(request.environ), boot, tuple(findings))
+    return HostReport(node_name(request.environ), system.boot_id(root), tuple(findings))
 
 
 def format_reason(report: HostReport) -> str:

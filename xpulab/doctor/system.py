@@ -155,6 +155,11 @@ def in_container(root: Path = Path("/")) -> bool:
     return any(file.exists() for file in marker_files) or bool(re.search(r"docker|kubepods|containerd", traces))
 
 
+def boot_id(root: Path = Path("/")) -> str | None:
+    """What the kernel calls the time since it was started; None where it does not say. Source: random(4)."""
+    return read_text(root / "proc/sys/kernel/random/boot_id") or None
+
+
 def read_text(path: Path) -> str:
     """The content of a file without white space at its ends; empty when it cannot be read, as of a device just removed."""
     try:
