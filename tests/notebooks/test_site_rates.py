@@ -31,7 +31,7 @@ def smoke(tmp_path):
         command = [sys.executable, "-m", "xpulab", "run", "--device", device, "--level", "smoke", "--out", "out"]
         command += [word for name in CHECKS for word in ("--check", name)]
         variables = {**os.environ, "XPULAB_HARDWARE": str(tmp_path / "site.yaml")}
-        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
         result = tmp_path / "out" / "result.json"
         notebooks = json.loads(result.read_text())["notebooks"] if result.exists() else []
         return done.returncode, done.stderr, {each["name"]: each for book in notebooks for each in book["checks"]}
