@@ -18,8 +18,8 @@ XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 : "${XPULAB_KEEP:=14}"                    # runs
 : "${XPULAB_TEXTFILES:=}"                 # the textfile directory of Prometheus' node exporter, or nothing
 : "${XPULAB_WITHOUT_VERDICT:=0}"          # the prolog's exit code when there is no verdict: 0 starts the job, 1 drains the node
-# the prolog looks at the host too when this is set: options of xpulab doctor --host, as --checkpoints=/data, or just --host
-: "${XPULAB_HOST:=}"
+: "${XPULAB_CHECK_HOST:=0}"               # 1: the prolog looks at the host too
+: "${XPULAB_CHECKPOINTS:=}"               # the folder of checkpoints, whose free space is part of that
 
 xpulab() {
     (cd "$XPULAB_HOME" && exec "$XPULAB_PYTHON" -m xpulab "$@")
@@ -33,9 +33,9 @@ answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver m
 
 # Prints one line. Returns 1: something is wrong with this host, and the line is a drain reason; else 0.
 xpulab_host() {
+    [ "$XPULAB_CHECK_HOST" = 1 ] || return 0
     code=0
-    # shellcheck disable=SC2086
-    line=$(answer_within 15 doctor --host --reason $XPULAB_HOST) || code=$?
+    line=$(answer_within 15 host --reason ${XPULAB_CHECKPOINTS:+--checkpoints "$XPULAB_CHECKPOINTS"}) || code=$?
     case $code:$line in
         1:'[node_problem] host '*) echo "$line"; return 1 ;;
         *) return 0 ;;

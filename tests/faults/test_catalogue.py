@@ -76,6 +76,8 @@ AT_SMOKE = {
     "NaN loss": "nan-loss-from-the-second-step",
     "LoRA base trains": "base-weights-train",
     "DPO sign": "margin-with-the-wrong-sign",
+    "slow card": "cards-are-not-what-they-say",
+    "slow link": "link-below-its-rate",
 }
 """What a scheduler's prolog must detect on a node: by symptom the fault that shows it."""
 

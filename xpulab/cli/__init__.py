@@ -15,6 +15,7 @@ with ending(Exception):  # what cannot be imported is no verdict either
     from xpulab.cli import cards as cards
     from xpulab.cli import fleet as fleet
     from xpulab.cli import doctor as doctor
+    from xpulab.cli import host as host
     from xpulab.cli import shapes as shapes
     from xpulab.cli import align as align
     from xpulab.cli import selftest as selftest

@@ -96,11 +96,12 @@ def run(
         from xpulab.harness.execute import RunOptions
         from xpulab.harness.plan import refuse_other_environments
         from xpulab.harness.report.text import format_result
-        from xpulab.records import baselines
+        from xpulab.records import baselines, hardware
 
         plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
+        hardware.sheets()
         options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, rehearsed or "", time_limit, is_whole)
         at_once = jobs or chosen.jobs(used, len(plans), options.cards)
         if rehearsed:

@@ -105,7 +105,7 @@ def diagnose(
     findings += hardware
     if device in ("xpu", "gpu"):
         reading = of_device(device, detection)[1]
-        findings += [_vendor_tool(reading, detection.in_container), *_health(reading.cards)]
+        findings += [vendor_tool(reading, detection.in_container), *health(reading.cards)]
         findings.append(_card_counts(device, detection, paddle, environ))
     findings += installation(device, paddle, probed, search_path)
     findings += _environment(device, environ)
@@ -128,7 +128,7 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
         yield known_finding("unknown-card", "warn", seen, "unknown-card")
     if detection.nodes:
         yield _node_access(detection, system.control_node(root))
-    yield from _card_state(detection, system.card_states(root) if detection.nodes else {})
+    yield from card_state(detection, root)
 
 
 def _meant(
@@ -161,9 +161,10 @@ def _node_access(detection: Detection, control: system.DeviceNode | None) -> Fin
     return Finding("node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(nodes)))
 
 
-def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Finding]:
+def card_state(detection: Detection, root: Path) -> Iterator[Finding]:
     """From /proc/xpu/devN/state and what the vendor says; no finding when neither shows one."""
     shown = (*detection.xpu_smi.cards, *detection.nvml.cards)
+    states = system.card_states(root) if detection.nodes else {}
     states = {**{card.index: card.state.upper() for card in shown if card.state}, **states}
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
@@ -184,7 +185,7 @@ def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Fin
         yield Finding("card-error", "ok", seen)
 
 
-def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
+def vendor_tool(reading: Reading, in_container: bool) -> Finding:
     """What the vendor's tool did. A warning where it is missing, as in containers whose cards work.
 
     Only what can be read may be wrong: the errors of NVIDIA's library have names. That another tool fails, hangs or is not
@@ -212,7 +213,7 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
     return known_finding(id, "wrong" if named else "unknown", reading.detail, "vendor-tool-fails")
 
 
-def _health(cards: Sequence[Card]) -> Iterator[Finding]:
+def health(cards: Sequence[Card]) -> Iterator[Finding]:
     """Memory and temperature, where the vendor shows them. Errors since the driver was loaded are wrong, older ones are not."""
 
     def listed(field: str) -> str:

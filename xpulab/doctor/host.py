@@ -1,9 +1,10 @@
-"""Looks at the host before a card, for the five things that most often stop a training. Imports no Paddle and starts nothing.
+"""Looks at the host before a job, for what most often stops one although every card computes. No Paddle; changes nothing.
 
     report = examine(HostRequest())
     report.outcome    # "wrong" when a training would fail here
 
-Shared memory, locked memory, open files, room for checkpoints, and other processes on a card.
+Limits, shared memory, room for checkpoints, other processes on a card; how many cards there are, and what the vendor's tool
+says of their memory, temperature and state; the network interfaces that variables name.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from xpulab import __version__
-from xpulab.doctor import system
+from xpulab.doctor import meant, system
+from xpulab.doctor.detect import Detection, detect
+from xpulab.doctor.diagnosis import card_state, health, vendor_tool
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.system import read_text
+from xpulab.errors import InputError
 from xpulab.messages import N_
+from xpulab.records.origin import node_name
 
 GIB = 1 << 30
 SHARED_MEMORY_OF_A_CARD = GIB
@@ -33,21 +37,42 @@ OPEN_FILES = 4096
 DISK_LEAST, DISK_SHARE = 10 * GIB, 0.05
 """Free bytes of the folder of checkpoints, and their share."""
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
+DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p")
+"""Names, of which Linux keeps 15 characters, of NVIDIA's services: they hold every card, and use nothing of it."""
+TOOL_SECONDS = 4.0
+"""How long a vendor's tool may take: a prolog waits, and Slurm ends a health check after 60 s."""
+BY_PREFIX = "NCCL_SOCKET_IFNAME"
+INTERFACES = (BY_PREFIX, "GLOO_SOCKET_IFNAME", "BKCL_SOCKET_IFNAME", "BKCL_RDMA_NICS")
+"""Variables that name network interfaces. The first takes prefixes, "=" before names and "^" before what it leaves out
+(NCCL, environment variables); the others names. Those of BKCL by examples: docs/xpu-environment.md."""
 
 
 @dataclass(frozen=True)
 class HostRequest:
-    """What to look at. checkpoints: the folder that they are written to. root: "/" except in tests."""
+    """What to look at.
+
+    checkpoints: the folder that they are written to. device: which cards; "auto" all that are there, "cpu" and "sim" none.
+    expect: how many there must be; None leaves it to XPULAB_EXPECT, else to what the PCI bus shows.
+    model: what the model of each must contain, lower-case letters and digits only: "p800"; "" for any.
+    beside_jobs: whether jobs run meanwhile: what they hold of cards and shared memory is no finding.
+    environ, root: variables, and "/" except in tests.
+    """
 
     checkpoints: Path = Path(".")
+    device: str = "auto"
+    expect: meant.Expected | None = None
+    model: str = ""
+    beside_jobs: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     root: Path = field(default_factory=system.system_root)
 
 
 @dataclass(frozen=True)
 class HostReport:
-    """All findings about a host. node: its name."""
+    """All findings about a host. node: its name, as its scheduler knows it. boot: the id of its boot, None where unknown."""
 
     node: str
+    boot: str | None
     findings: tuple[Finding, ...]
 
     @property
@@ -58,16 +83,32 @@ class HostReport:
 
     def to_json(self) -> dict[str, Any]:
         """As data/schema/host.schema.json describes it."""
-        findings = [asdict(finding) for finding in self.findings]
-        return {"schema": 2, "xpulab": __version__, "node": self.node, "outcome": self.outcome, "findings": findings}
+        return {"schema": 3, "xpulab": __version__, "outcome": self.outcome, **asdict(self)}
+
+
+def of_label(label: str) -> HostRequest:
+    """What a node must have that its site calls "xpu-p800-8": the device, a part of the cards' model, how many cards.
+
+    Raises InputError for any other text.
+    """
+    parts = re.fullmatch(r"((xpu|gpu)-([a-z0-9-]+)-)(\d+)", label)
+    if parts is None:
+        raise InputError(N_("--label {label}: write device, model and number of cards, as in xpu-p800-8", label=repr(label)))
+    return HostRequest(device=parts[2], model=_plain(parts[3]), expect=meant.expected_count(parts[4], f"--label {parts[1]}"))
 
 
 def examine(request: HostRequest) -> HostReport:
-    """Look at the host; takes a fraction of a second."""
-    root = request.root
-    cards = len(system.kunlun_cards(root)) + len(system.nvidia_cards(root))
-    findings = (*_limits(root), _shared_memory(root, cards), _disk(request.checkpoints), _foreign_processes(root, os.getpid()))
-    return HostReport(socket.gethostname(), findings)
+    """Look at the host; takes a fraction of a second, and TOOL_SECONDS for each vendor's tool that does not answer.
+
+    Raises InputError when XPULAB_EXPECT is no number of cards.
+    """
+    root, detection = request.root, detect(request.root, TOOL_SECONDS)
+    findings = [*_limits(root), _shared_memory(request, len(detection.kunlun_pci) + len(detection.nvidia_pci))]
+    findings.append(_disk(request.checkpoints))
+    if not request.beside_jobs:
+        findings.append(_foreign_processes(root, os.getpid()))
+    findings += [*_cards(request, detection), *_interfaces(request.environ, root)]
+    return HostReport(node_name(request.environ), system.boot_id(root), tuple(findings))
 
 
 def format_reason(report: HostReport) -> str:
@@ -76,7 +117,7 @@ def format_reason(report: HostReport) -> str:
     if not wrong:
         return f"xpulab: nothing is wrong with host {report.node}"
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    return f"[node_problem] host {wrong[0].id}: {wrong[0].seen}{more}; look: xpulab doctor --host"
+    return f"[node_problem] host {wrong[0].id}: {wrong[0].seen}{more}; look: xpulab host"
 
 
 def _judged(id: str, verdict: Literal["ok", "warn", "wrong"], seen: str) -> Finding:
@@ -107,28 +148,29 @@ def _limit(text: str, name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _shared_memory(root: Path, cards: int) -> Finding:
-    mounts = (line.split() for line in read_text(root / "proc/mounts").splitlines())
-    options = next((words[3] for words in mounts if words[1:2] == ["/dev/shm"]), None)
-    if options is None:
+def _shared_memory(request: HostRequest, cards: int) -> Finding:
+    """Its free space, by statvfs(2); beside jobs, which may hold some of it, its size."""
+    try:
+        usage = shutil.disk_usage(request.root / "dev/shm")
+    except OSError:
         return _judged("shared-memory", "wrong", N_("/dev/shm is not mounted"))
-    if stated := re.search(r"(?:^|,)size=(\d+)([kmg]?)", options):
-        size = int(stated[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[stated[2]]
-    else:  # tmpfs(5): half of the memory
-        size = 1024 * int(_match(root / "proc/meminfo", r"^MemTotal: +(\d+)") or 0) // 2
-    needed = SHARED_MEMORY_OF_A_CARD * max(1, cards)
+    room, needed = usage.total if request.beside_jobs else usage.free, SHARED_MEMORY_OF_A_CARD * max(1, cards)
     seen = N_(
-        "/dev/shm has {size} GiB; workers of data loaders need about {needed} GiB for {value} cards",
-        size=f"{size / GIB:.3g}",
+        "/dev/shm has {free} GiB free of {size}; workers of data loaders need about {needed} GiB for {value} cards",
+        free=f"{usage.free / GIB:.3g}",
+        size=f"{usage.total / GIB:.3g}",
         needed=f"{needed / GIB:g}",
         value=max(1, cards),
     )
-    return _judged("shared-memory", "ok" if size >= needed else "wrong", seen)
+    return _judged("shared-memory", "ok" if room >= needed else "wrong", seen)
 
 
 def _disk(folder: Path) -> Finding:
     """Free space of a folder of checkpoints, or of the nearest one that is there."""
-    usage = shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
+    try:
+        usage = shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
+    except OSError as error:  # this user may not look into it, or it was removed
+        return Finding("disk", "unknown", N_("{folder} cannot be read: {error}", folder=folder, error=error.strerror))
     seen = N_(
         "{free} GiB free of {total} in {folder}",
         free=f"{usage.free / GIB:.1f}",
@@ -142,11 +184,13 @@ def _disk(folder: Path) -> Finding:
 
 def _foreign_processes(root: Path, own: int) -> Finding:
     """Processes that hold a card, other than this one, as far as this user may see."""
-    processes = {int(folder.name): folder for folder in (root / "proc").glob("[0-9]*")}
-    holders = {pid: nodes for pid, folder in sorted(processes.items()) if pid != own and (nodes := _held(folder))}
+    holders, names = {}, {}
+    for folder in sorted((root / "proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):
+        name = re.sub("[^ -~]+", "?", read_text(folder / "comm")) or "?"  # a process chooses it: any bytes
+        if int(folder.name) != own and name not in DAEMONS and (nodes := _held(folder)):
+            holders[folder.name], names[folder.name] = nodes, name
     if not holders:
         return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
-    names = {pid: read_text(processes[pid] / "comm") or "?" for pid in holders}
     listed = "; ".join(
         N_("{names} ({pid}) holds {nodes}", names=names[pid], pid=pid, nodes=", ".join(nodes)) for pid, nodes in holders.items()
     )
@@ -164,6 +208,56 @@ def _held(folder: Path) -> list[str]:
     return sorted(filter(DEVICE_NODE.fullmatch, names))
 
 
-def _match(path: Path, pattern: str) -> str:
-    found = re.search(pattern, read_text(path), re.M)
-    return found[1].strip() if found else ""
+def _cards(request: HostRequest, detection: Detection) -> Iterator[Finding]:
+    """Whether the cards are there that must be, and are what they must be; and what their driver and tools say of them."""
+    expect = request.expect or meant.expected(request.environ)
+    try:
+        if request.device == "auto":
+            meant.auto(detection, (), expect)
+        elif request.device in meant.VISIBILITY_VARIABLES:
+            meant.require_cards(request.device, detection, expect)
+    except meant.AcceleratorLost as error:
+        yield Finding("cards", "wrong", error.lost.problem, "; ".join(error.lost.steps), "; ".join(error.lost.since) or None)
+    else:
+        if expect is not None and request.device in ("auto", *meant.VISIBILITY_VARIABLES):
+            yield Finding("cards", "ok", N_("as many cards can be used as {source} says", source=expect.source))
+    devices = [name for name in detection.available if name != "cpu" and request.device in ("auto", name)]
+    readings = [meant.of_device(name, detection)[1] for name in devices]
+    if other := sorted({card.model for read in readings for card in read.cards if request.model not in _plain(card.model)}):
+        yield _judged("model", "wrong", N_("{other}, not {model}", other=", ".join(other), model=request.model))
+    if devices:
+        yield from card_state(detection, request.root)
+    for reading in readings:
+        yield vendor_tool(reading, detection.in_container)
+        yield from health(reading.cards)
+
+
+def _plain(model: str) -> str:
+    return re.sub("[^a-z0-9]", "", model.lower())
+
+
+def _interfaces(environ: Mapping[str, str], root: Path) -> Iterator[Finding]:
+    """Whether the network interfaces that variables name are up; no finding where none is named.
+
+    Loopback and tunnels have the state "unknown". Source: operstates.rst of Linux.
+    """
+    named = {name: environ[name] for name in INTERFACES if environ.get(name)}
+    states = {folder.name: read_text(folder / "operstate") for folder in (root / "sys/class/net").glob("*")}
+    up = sorted(name for name, state in states.items() if state in ("up", "unknown"))
+    lacking = [f"{name}={value!r}" for name, value in named.items() if not _are_up(value, up, name == BY_PREFIX)]
+    if named and not states:
+        yield Finding("interfaces", "unknown", N_("/sys/class/net cannot be read"))
+    elif lacking:
+        seen = N_("{lacking}: not up; those that are: {up}", lacking=", ".join(lacking), up=", ".join(up) or N_("none"))
+        yield _judged("interfaces", "wrong", seen)
+    elif named:
+        yield Finding("interfaces", "ok", N_("up: the interfaces of {named}", named=", ".join(named)))
+
+
+def _are_up(value: str, up: list[str], by_prefix: bool) -> bool:
+    """Whether the interfaces of a variable are among those that are up: of prefixes one is enough, as for NCCL."""
+    names = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
+    if not by_prefix:
+        return {*names} <= {*up}
+    exact = value.startswith("=")
+    return value.startswith("^") or any(link == name if exact else link.startswith(name) for link in up for name in names)

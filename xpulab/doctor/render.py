@@ -32,14 +32,15 @@ def format_diagnosis(diagnosis: Diagnosis) -> str:
 
 
 def format_host(report: HostReport) -> str:
-    """The same of `xpulab doctor --host`; what could not be read is no problem."""
+    """The same of `xpulab host`; what could not be read is no problem."""
     problems = [finding for finding in report.findings if finding.verdict in ("wrong", "warn")]
     headline = N_(
-        "{outcome}: {problems} of {findings} findings about host {node} are not ok",
+        "{outcome}: {problems} of {findings} findings about host {node}, boot {boot}, are not ok",
         outcome=report.outcome,
         problems=len(problems),
         findings=len(report.findings),
         node=report.node,
+        boot=report.boot or "unknown",
     )
     others = [finding for finding in report.findings if finding not in problems]
     return "\n".join([shown(headline), *_with_remedies(problems), *_headed(shown("ok, or not known:"), others)])

@@ -7,12 +7,13 @@ import pytest
 
 @pytest.fixture
 def prolog(site):
-    """prolog(size, host) runs it where /dev/shm has this size; returns its exit code and what scontrol was asked."""
+    """prolog(has, **settings) runs it on a host with these empty files; returns its exit code and what scontrol was asked."""
 
-    def run(size, host):
-        (site.folder / "root/proc").mkdir(parents=True)
-        (site.folder / "root/proc/mounts").write_text(f"tmpfs /dev/shm tmpfs rw,size={size} 0 0\n")
-        site.set(XPULAB_HOST=host)
+    def run(*has, **settings):
+        for name in has:
+            (site.folder / "root" / name).parent.mkdir(parents=True)
+            (site.folder / "root" / name).touch()
+        site.set(**settings)
         site.tool("scontrol", f'printf "%s\\n" "$@" >> {site.folder}/asked')
         done = site.recipe("slurm/prolog.sh", SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
         asked = site.folder / "asked"
@@ -22,15 +23,19 @@ def prolog(site):
 
 
 def test_a_host_that_is_wrong_is_drained_with_its_reason(prolog):
-    code, asked = prolog("8m", "--host")
+    code, asked = prolog(XPULAB_CHECK_HOST="1")
     assert code == 1 and asked[:3] == ["update", "NodeName=node7", "State=DRAIN"]
-    assert asked[3].startswith("Reason=[node_problem] host ") and asked[3].endswith("look: xpulab doctor --host")
+    assert asked[3] == "Reason=[node_problem] host shared-memory: /dev/shm is not mounted; look: xpulab host"
 
 
 @pytest.mark.parametrize(
-    ("size", "host"),
-    [("8g", "--host"), ("8m", ""), ("8m", "--no-such-option")],
-    ids=["a host that is right", "a site that does not want it", "an option that does not exist"],
+    ("has", "settings"),
+    [
+        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_CHECKPOINTS": "/tmp"}),
+        ((), {}),
+        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_EXPECT": ""}),
+    ],
+    ids=["a host that is right", "a site that does not want it", "a site that names no folder"],
 )
-def test_otherwise_the_job_starts(prolog, size, host):
-    assert prolog(size, host) == (0, [])
+def test_otherwise_the_job_starts(prolog, has, settings):
+    assert prolog(*has, **settings) == (0, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from xpulab.chapters.shared.fault import CELLS, calls, dist, fault, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, FILES, calls, dist, fault, list_simulated_cards, paddle, replace_in_cells
 
 SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
@@ -80,6 +80,18 @@ def sum_forgets_a_rank(real, tensor, *rest, **named):
     if dist.get_rank() == 1:
         tensor.scale_(0.0)
     return real(tensor, *rest, **named)
+
+
+@fault(
+    "collectives.link",
+    lanes=("sim",),
+    sim_faults="delay collective kind=all_reduce seconds=0.3",
+    smoke=("collectives.link",),
+    breaks=FILES,
+)
+def link_below_its_rate() -> None:
+    """A sum of two cards takes 0.3 s longer than data/hardware.yaml allows for their model."""
+    list_simulated_cards("card_to_card_gb_per_s: 0.05")
 
 
 @fault("hang.slow", lanes=("sim",), sim_faults="slow copy rank=1 factor=100")

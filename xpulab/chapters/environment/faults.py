@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import MACHINE, fault, paddle
+from xpulab.chapters.shared.fault import FILES, MACHINE, fault, list_simulated_cards, paddle
 
 
 def _is_second_card() -> bool:
@@ -55,6 +55,12 @@ def synchronize_does_not_wait(_real, device=None):
 def clock_runs_too_slowly(real):
     """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
     return real() / 1e6
+
+
+@fault("bandwidth.data-sheet", lanes=("sim",), smoke=("bandwidth.data-sheet",), breaks=FILES)
+def cards_are_not_what_they_say() -> None:
+    """The model that the vendor's tool shows is a thousand times faster than the cards."""
+    list_simulated_cards("tflops: {float32: 1000}")
 
 
 @fault("passport.defects", lanes=("cpu", "sim"), wraps="paddle.nn.functional:embedding")
