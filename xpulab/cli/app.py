@@ -5,7 +5,6 @@ Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
 from collections.abc import Callable
@@ -48,19 +47,13 @@ def main() -> None:
     app()
 
 
-_LANG = inspect.Parameter(
-    "lang",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(messages.LANGUAGES),
-            help=f"The language of what people read here and in index.html. Default: {messages.VARIABLE}, else en.",
-        ),
-    ],
-)
-"""The option of every command; files for programs, names and options stay English."""
+_GROUPS = {
+    "To judge machines": ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak"),
+    "To learn": ("lab", "exercise", "model"),
+    "To train, and to work on xpulab": ("align", "shapes", "report", "selftest", "baseline"),
+}
+HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}
+"""By name of a command the heading under which `xpulab --help` shows it."""
 
 
 def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -68,9 +61,9 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def reporting(*arguments: object, lang: str | None = None, **options: object) -> None:
+        def reporting(*arguments: object, **options: object) -> None:
             try:
-                messages.choose(lang)
+                messages.choose()
                 function(*arguments, **options)
             except InputError as error:
                 print(f"xpulab: {shown(error.args[0])}", file=sys.stderr)
@@ -79,10 +72,7 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
                 print(f"xpulab: {shown('interrupted')}", file=sys.stderr)
                 raise typer.Exit(130) from None
 
-        signature = inspect.signature(function, eval_str=True)
-        given = signature.replace(parameters=[*signature.parameters.values(), _LANG])
-        reporting.__signature__ = given  # type: ignore[attr-defined]
-        reporting.__annotations__ = {**function.__annotations__, "lang": _LANG.annotation}
-        return group.command(**settings)(reporting)
+        heading = HEADINGS[function.__name__] if group is app else None
+        return group.command(rich_help_panel=heading, **settings)(reporting)
 
     return registered
