@@ -38,7 +38,7 @@ CONTENTS = {
     "III. Many cards": ["notebooks/09_*", "notebooks/1[0-6]_*"],
     "IV. Underneath": ["notebooks/1[78]_*"],
     "V. Onward": ["notebooks/*"],
-    "Guides": ["docs/first-day.md", "docs/running.md", "docs/devices.md", "docs/detection.md", "docs/*"],
+    "Guides": ["docs/first-day.md", "docs/operate.md", "docs/schedulers.md", "docs/evidence.md", "docs/devices.md", "docs/detection.md", "docs/*"],
     "Reference": [
         "docs/glossary.md",
         "docs/capabilities.md",

@@ -24,7 +24,7 @@ XPULAB_VENV names another folder than .venv (a relative path starts at the repos
 (.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
 installer (.venv.log).
 
-What it prints is in the language of XPULAB_LANG, or of --lang among ARGUMENTS, from Python 3.10 on.
+What it prints is in the language of XPULAB_LANG, from Python 3.10 on.
 
 Only the standard library is used. Python 3.8 is enough to print which Python is missing.
 Exit codes: 1 when a run is red before it starts, 2 when the environment could not be created, 128 + n when signal n stopped it.
@@ -117,7 +117,7 @@ def main(arguments):
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
-        choose(option_in(command, "--lang"))
+        choose()
         wanted = options.set or requirement_set(options.device, venv, run_arguments(command), options.packages)
         create_if_needed(venv, expected_state(wanted, options.packages), options.packages)
     except InputError as error:

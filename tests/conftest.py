@@ -192,14 +192,14 @@ _ENGLISH_WORDS = re.compile(r"\b(?:the|is|are|not|and|of|this|with|for|no)\b")
 @pytest.fixture
 def chinese():
     """Texts are shown in Chinese until the test ends."""
-    messages.choose("zh", {})
+    messages.choose({messages.VARIABLE: "zh"})
 
 
 @pytest.fixture(autouse=True)
 def _english_after():
     """A test that chooses a language, or calls a command that does, leaves none to the next one."""
     yield
-    messages.choose("en", {})
+    messages.choose({})
 
 
 def assert_chinese(text):

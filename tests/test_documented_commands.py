@@ -84,13 +84,13 @@ def test_a_baseline_is_measured_and_stored(tmp_path, monkeypatch):
 def test_lab_opens_the_chinese_notebooks_whose_kernels_know_the_language(monkeypatch):
     started = []
     monkeypatch.setattr("xpulab.warm.kernels.run_command", lambda command: started.append(command) or 0)
-    monkeypatch.setenv(messages.VARIABLE, "en")
-    done = CliRunner().invoke(cli.app, ["lab", "--lang", "zh", "--no-browser", "--port", "8899"])
+    monkeypatch.setenv(messages.VARIABLE, "zh")
+    done = CliRunner().invoke(cli.app, ["lab", "--no-browser", "--port", "8899"])
     assert (done.exit_code, started[0][-4:]) == (0, [str(files.NOTEBOOKS / "zh"), "--no-browser", "--port", "8899"]), (
         done.output
     )
-    assert os.environ[messages.VARIABLE] == "zh"
-    assert CliRunner().invoke(cli.app, ["lab", "--lang", "fr"]).exit_code != 0 and len(started) == 1
+    monkeypatch.setenv(messages.VARIABLE, "fr")
+    assert CliRunner().invoke(cli.app, ["lab"]).exit_code == 2 and len(started) == 1
 
 
 def test_jupyterlab_starts_with_the_warm_kernel(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -66,11 +67,11 @@ def test_the_messages_of_a_record_survive_the_notebook(chinese):
 
 
 def test_the_command_line_chooses_the_language():
-    command = [sys.executable, "-m", "xpulab", "run", "nope", "--lang", "zh"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command, environment = [sys.executable, "-m", "xpulab", "run", "nope"], {**os.environ, messages.VARIABLE: "zh"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "没有" in done.stderr
     with pytest.raises(InputError, match="choose en or zh"):
-        messages.choose("fr")
+        messages.choose({messages.VARIABLE: "fr"})
 
 
 def test_the_catalogue_is_read_as_babel_reads_it():

@@ -27,7 +27,7 @@ from xpulab.errors import InputError
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "zh")
 VARIABLE = "XPULAB_LANG"
-"""The variable that chooses the language of the command line; the option --lang counts more. The locale chooses nothing."""
+"""The variable that chooses the language of the command line. The locale chooses nothing."""
 LOCALE = Path(__file__).resolve().parent / "locale"
 DOMAIN, FIGURES = "xpulab", "figures"
 """The catalogues: what xpulab says, and the labels of figures."""
@@ -62,16 +62,15 @@ COLON, SEMICOLON = N_(": "), N_("; ")
 """Between a label and its text, and between the sentences of a reason."""
 
 
-def choose(asked: str | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    """From now on texts are shown in the language asked for, else in that of VARIABLE, else in English.
+def choose(environ: Mapping[str, str] = os.environ) -> None:
+    """From now on texts are shown in the language of VARIABLE, else in English.
 
     Raises InputError for a language that is not one of LANGUAGES.
     """
     global _language
-    language = asked or environ.get(VARIABLE) or ENGLISH
+    language = environ.get(VARIABLE) or ENGLISH
     if language not in LANGUAGES:
-        source = f"--lang {language}" if asked else f"{VARIABLE}={language}"
-        raise InputError(f"{source}: no such language; choose {' or '.join(LANGUAGES)}")
+        raise InputError(f"{VARIABLE}={language}: no such language; choose {' or '.join(LANGUAGES)}")
     _language = language
 
 

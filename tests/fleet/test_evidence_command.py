@@ -1,4 +1,4 @@
-"""`xpulab run`, `prove` and `bundle` leave one file; it holds no secret."""
+"""`xpulab run`, `selftest` and `bundle` leave one file; it holds no secret."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def made(tmp_path_factory):
     run, file = home / "run", folder / "node17.zip"
     commands = (
         ["run", "00_environment", "--device", "cpu", "--level", "smoke", "--out", str(run)],
-        ["prove", str(run), "--faults", "1"],
+        ["selftest", str(run), "--sample", "1"],
         ["bundle", str(run), "--out", str(file)],
     )
     for command in commands:

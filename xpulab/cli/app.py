@@ -5,7 +5,6 @@ Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -62,19 +61,13 @@ class _Plain:
         return getattr(self._stream, name)
 
 
-_LANG = inspect.Parameter(
-    "lang",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(messages.LANGUAGES),
-            help=f"The language of what people read here and in index.html. Default: {messages.VARIABLE}, else en.",
-        ),
-    ],
-)
-"""The option of every command; files for programs, names and options stay English."""
+_GROUPS = {
+    "To judge machines": ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak"),
+    "To learn": ("lab", "exercise", "model"),
+    "To train, and to work on xpulab": ("align", "shapes", "report", "selftest", "baseline"),
+}
+HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}
+"""By name of a command the heading under which `xpulab --help` shows it."""
 
 
 def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -82,9 +75,9 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def reporting(*arguments: object, lang: str | None = None, **options: object) -> None:
+        def reporting(*arguments: object, **options: object) -> None:
             with ending(InputError, OSError, MemoryError):
-                messages.choose(lang)
+                messages.choose()
                 try:
                     with redirect_stdout(_Plain(sys.stdout)), redirect_stderr(_Plain(sys.stderr)):
                         function(*arguments, **options)
@@ -95,10 +88,7 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
                 if not leaves_files and (error := undelivered()):
                     raise error
 
-        signature = inspect.signature(function, eval_str=True)
-        given = signature.replace(parameters=[*signature.parameters.values(), _LANG])
-        reporting.__signature__ = given  # type: ignore[attr-defined]
-        reporting.__annotations__ = {**function.__annotations__, "lang": _LANG.annotation}
-        return group.command(**settings)(reporting)
+        heading = HEADINGS[function.__name__] if group is app else None
+        return group.command(rich_help_panel=heading, **settings)(reporting)
 
     return registered

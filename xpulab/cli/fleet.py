@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from xpulab.cli import chosen
-from xpulab.cli.app import app, command
+from xpulab.cli.app import HEADINGS, app, command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
 fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and whether they work together.")
-app.add_typer(fleet, name="fleet")
+app.add_typer(fleet, name="fleet", rich_help_panel=HEADINGS["fleet"])
 
 
 def _words(option: str, text: str) -> list[str]:

@@ -22,7 +22,6 @@ def lab(context: typer.Context) -> None:
     from xpulab.warm import kernels
 
     folder = str(files.notebooks_in(messages.language()))
-    os.environ[messages.VARIABLE] = messages.language()  # that of the figures
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", folder, *context.args]
     if warm.wheel_of_a_card():
         os.execv(command[0], command)

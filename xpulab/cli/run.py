@@ -45,7 +45,7 @@ def run(
     level: Annotated[
         str, typer.Option(help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right.")
     ] = "quick",
-    seed: Annotated[int, typer.Option(min=0, help="Of data, initial values and order; 0 is the judged one.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, hidden=True, help="Of data, initial values and order; 0 is the judged one.")] = 0,
     checks: Annotated[
         list[str] | None,
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
@@ -56,11 +56,14 @@ def run(
     time_limit: Annotated[
         int,
         typer.Option(
-            min=2, max=100, help="A notebook that takes so many times its budget is stopped; raise it on a busy machine."
+            min=2,
+            max=100,
+            hidden=True,
+            help="A notebook that takes so many times its budget is stopped; raise it on a busy machine.",
         ),
     ] = 5,
     cold: Annotated[
-        bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
+        bool, typer.Option("--cold", hidden=True, help="Start every kernel anew instead of forking it from a warm process.")
     ] = False,
     resume: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""docs/operations.md names every metric with its labels."""
+"""docs/schedulers.md names every metric with its labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpulab.harness.report.metrics import to_metrics
 from xpulab.harness.report.result import Result
 from xpulab.records.record import Measurement, Record
 
-PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/schedulers.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_metrics_is_that_of_the_code():
