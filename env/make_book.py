@@ -155,7 +155,7 @@ def build(books: list[Book], of_a_run: bool) -> bool:
     fresh = WORK / "site"
     shutil.rmtree(fresh, ignore_errors=True)
     for book in books:
-        command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", str(ROOT / "docs"), "--fresh-env"]
+        command = [sys.executable, "-I", "-m", "sphinx", "--builder", "html", "--conf-dir", str(ROOT / "docs"), "--fresh-env"]
         command += ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "auto"]
         command += ["--doctree-dir", str(WORK / f"doctrees-{book.language}"), "-D", f"pages_in_both_languages={BOTH}"]
         if book.language == "zh":

@@ -11,6 +11,7 @@ from xpulab.cli import bundle as bundle
 from xpulab.cli import judge as judge
 from xpulab.cli import cards as cards
 from xpulab.cli import fleet as fleet
+from xpulab.cli import operations as operations
 from xpulab.cli import doctor as doctor
 from xpulab.cli import shapes as shapes
 from xpulab.cli import align as align
