@@ -337,10 +337,18 @@ def install(venv, state, python, version, lock, packages=COMMON):
     """
     device = state["device"]
     require_glibc(device)
+    with tempfile.TemporaryDirectory(prefix="xpulab-requirements-") as folder:
+        return install_steps(venv, state, python, version, lock, packages, Path(folder))
+
+
+def install_steps(venv, state, python, version, lock, packages, written):
+    """As install. written: a folder for requirement files."""
+    device = state["device"]
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
-    pinned = str(REQUIREMENTS / f"{packages}.txt")
+    pinned = REQUIREMENTS / f"{packages}.txt"
+    hashed = ["--require-hashes", "--no-deps", "-r"]  # the pins are complete, and each has the hashes of its files
     if uv:
         # Paddle's index also has other versions of packages that we take from the first index. Compiling the bytecode
         # here makes the import of paddle and paddlenlp three times as fast, also with PYTHONDONTWRITEBYTECODE.
@@ -351,17 +359,29 @@ def install(venv, state, python, version, lock, packages=COMMON):
         installer = [inside, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         steps = [
             (N_("created"), [python, "-I", "-m", "venv", str(venv)]),
-            (N_("updated pip"), [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
+            # It may be too old to build seqeval.
+            (N_("updated pip"), [*installer, *hashed, select(pinned, "pip==", written / "pip.txt")]),
         ]
-    framework = None
+    framework = installed = None
     if device == BOOK:
-        steps.append((N_("installed env/requirements/book.txt"), [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
+        steps.append((N_("installed env/requirements/book.txt"), [*installer, *hashed, str(REQUIREMENTS / "book.txt")]))
     else:
         # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
-        framework = framework_arguments(device)
+        *index, framework = framework_arguments(device)
+        exact = select(REQUIREMENTS / f"{device}.txt", framework, written / "framework.txt")
+        installed = N_("installed {framework}", framework=framework)
+        by_hash = ["--index-url", *index[1:], *hashed] if index else hashed
+        if index and "--hash=" not in Path(exact).read_text():  # lock.sh did not reach its index
+            by_hash = [*index, *hashed[1:]]
         steps += [
-            (N_("installed {framework}", framework=framework[-1]), [*installer, "-c", pinned, *framework]),
-            (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, "-r", pinned]),
+            (installed, [*installer, *by_hash, exact]),
+            (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, *hashed, str(pinned)]),
+        ]
+        if index:  # after our pins, which it then leaves as they are
+            constraints = select(pinned, "", written / "constraints.txt", False)
+            needed = N_("installed what {framework} needs", framework=framework)
+            steps.append((needed, [*installer, "-c", constraints, *index, framework]))
+        steps += [
             (N_("installed xpulab"), [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
     progress = dict(state, python=version, installer="uv" if uv else "pip")
@@ -383,10 +403,10 @@ def install(venv, state, python, version, lock, packages=COMMON):
                 raise InputError(format_failure(command, code, log, NEEDS[device].minutes, disks))
             write(venv / STEPS, dict(progress, done=number))
             seconds = time.monotonic() - started
-            taken = installed_framework(inside, framework[-1]) if framework and framework[-1] in command else None
+            taken = installed_framework(inside, framework) if text == installed else None
             report(f"{shown(text)} ({seconds:.1f} s)" + (f": {taken}" if taken else ""))
     (venv / STEPS).unlink()
-    return framework and installed_framework(inside, framework[-1])
+    return framework and installed_framework(inside, framework)
 
 
 def installed_framework(python, requirement):
@@ -477,9 +497,19 @@ def size_gb(folder):
 
 
 def framework_arguments(device):
-    """What the set of the device adds to common.txt, as arguments of an installer: the framework, perhaps an index."""
+    """What the set of the device has beside common.txt, as arguments of an installer: perhaps an index, the framework."""
     lines = (REQUIREMENTS / f"{device}.txt").read_text().splitlines()
-    return [word for line in lines if line and line[0] != "#" and line != "-r common.txt" for word in line.split()]
+    return [word for line in lines if line and line[0] != "#" for word in line.split() if not word.startswith("--hash=")]
+
+
+def select(requirements, start, file, with_hashes=True):
+    """Writes the lines of a requirement file that start so into another one; returns its path.
+
+    Constraints must have no hashes: pip would then want some of everything.
+    """
+    lines = [line for line in requirements.read_text().splitlines() if line.startswith(start)]
+    file.write_text("\n".join(line if with_hashes else line.partition(" --hash=")[0] for line in lines) + "\n")
+    return str(file)
 
 
 def run_step(command, out, lock, seconds):

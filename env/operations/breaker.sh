@@ -14,7 +14,7 @@ is_too_many() {
     awk -v node="$1" -v most="$XPULAB_MOST_DRAINED" -v since="$(ago 3600)" '
         { drained[$1] = (NF > 1 && $NF > since) ? $NF : "" }
         END {
-            mine = drained[node]
+            mine = (node in drained) ? drained[node] : ""
             for (each in drained) {
                 nodes++
                 at = drained[each]

@@ -28,6 +28,7 @@ OPERATOR = "fan is loud"
 SETTINGS = """XPULAB_PYTHON={python}
 XPULAB_VERDICTS={folder}/verdicts/$XPULAB_NODE
 XPULAB_DEVICE=cpu
+XPULAB_REQUIRE=
 [ ! -r {folder}/settings-$XPULAB_NODE ] || . {folder}/settings-$XPULAB_NODE
 """
 WRAPPER = """#!/bin/sh

@@ -6,11 +6,11 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 
-reason=$(xpulab_host) && {
-    reason=$(xpulab_verdict)
+why=$(xpulab_host) && {
+    why=$(xpulab_verdict)
     [ $? = 1 ] || exit 0
 }
 # shellcheck source=env/operations/slurm/node.sh
 . "$here/slurm/node.sh"
-drain "$reason"
+drain "$why"
 exit 0

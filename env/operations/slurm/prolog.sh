@@ -8,15 +8,15 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 
-reason=$(xpulab_host) && {
+why=$(xpulab_host) && {
     verdict=$(xpulab_verdict)
     case $?:$XPULAB_WITHOUT_VERDICT in
-        1:*) reason=$verdict ;;
-        2:1) reason="[node_problem] xpulab ${verdict#xpulab: }" ;;
+        1:*) why=$verdict ;;
+        2:1) why="[node_problem] xpulab ${verdict#xpulab: }" ;;
         *) exit 0 ;;
     esac
 }
 # shellcheck source=env/operations/slurm/node.sh
 . "$here/slurm/node.sh"
-drain "$reason" && exit 1
+drain "$why" && exit 1
 exit 0

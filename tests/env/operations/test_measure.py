@@ -8,6 +8,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from tests.env.operations.conftest import write_verdict
 from xpulab import cli
 
 pytestmark = pytest.mark.integration
@@ -40,12 +41,57 @@ def test_the_gate_reads_what_it_measured_and_the_exit_codes_are_the_same(site, m
     assert [path.name for path in textfiles.iterdir()] == ["xpulab.prom"]
 
 
-def test_old_runs_are_removed_and_other_folders_stay(site):
-    for name in ("2026-01-01T000000Z", "2026-01-02T000000Z", "mine"):
-        (site.verdicts / name).mkdir(parents=True)
+def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(site, gate):
+    site.verdicts = site.folder / "the verdicts"  # and not what "the" is
+    for number, name in enumerate(("2026-01-01T000000Z", "2026-01-02T000000Z", "20 mine Z", "mine")):
+        write_verdict(site.verdicts / name, False, 70.0 - number)
+    others = [site.folder / "the", site.verdicts / "2026-01-03T000000Z", site.folder / "linked"]
+    for folder in others:
+        folder.mkdir()
+    (site.folder / "linked/result.json").write_text("{}")
+    (site.folder / "away").symlink_to(site.folder / "linked")
     site.set(XPULAB_KEEP="2")
+    before = {path.name for path in site.verdicts.iterdir()}
+    assert site.recipe("measure.sh", site.notebook(1), "--cold").returncode == 1
+    assert before < {path.name for path in site.verdicts.iterdir()}  # one of them may be why the gate is red
     assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 0
-    assert sorted(path.name for path in site.verdicts.iterdir()) == ["2026-01-02T000000Z", *runs(site), "mine"]
+    assert {path.name for path in site.verdicts.iterdir()} == (before | {*runs(site)}) - {
+        "2026-01-01T000000Z",
+        "2026-01-02T000000Z",
+    }
+    assert len(runs(site)) == 2 and all(folder.is_dir() for folder in others)
+
+
+@pytest.fixture
+def pretended(site):
+    """pretended(code, settings): measure.sh with a run that ends so and a green gate; its exit code and what it printed."""
+
+    def measure(code, **settings):
+        said = f'[ "$3" = gate ] && exec echo "xpulab: green"; ls -l /proc/self/fd > {site.folder}/open'
+        site.tool(
+            "python", f'{said}; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; touch "$2/metrics.prom"; exit {code}'
+        )
+        site.set(XPULAB_PYTHON=str(site.bin / "python"), **settings)
+        done = site.recipe("measure.sh")
+        return done.returncode, done.stderr
+
+    return measure
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 7, 130])
+def test_its_exit_code_is_that_of_the_run_also_where_the_metrics_cannot_be_published(pretended, code):
+    assert pretended(code)[0] == code
+    exits, printed = pretended(code, XPULAB_TEXTFILES="/nowhere")
+    assert exits == code and "the metrics were not published" in printed
+
+
+def test_where_nothing_can_be_measured_its_exit_code_is_no_verdict(pretended):
+    assert pretended(0, XPULAB_VERDICTS="/proc/nowhere")[0] == 2
+
+
+def test_what_a_run_leaves_running_does_not_hold_the_lock(pretended, site):
+    pretended(0)
+    assert str(site.verdicts) not in (site.folder / "open").read_text()
 
 
 def test_a_machine_is_measured_once_at_a_time(site):

@@ -35,7 +35,7 @@ def test_without_a_verdict_a_python_or_an_answer_the_plug_in_knows_nothing(site)
     site.put(red=True)
     site.set(XPULAB_PYTHON="/nowhere/python")
     done = site.recipe(PLUGIN)
-    assert (done.returncode, "/nowhere/python -m xpulab cannot be run" in done.stdout) == (2, True)
+    assert (done.returncode, "/nowhere/python cannot run xpulab" in done.stdout) == (2, True)
     site.tool("broken", "echo Traceback; exit 1")
     site.set(XPULAB_PYTHON=str(site.bin / "broken"))
     assert site.recipe(PLUGIN).returncode == 2

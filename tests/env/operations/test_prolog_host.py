@@ -1,4 +1,4 @@
-"""Slurm's prolog looks at the host when a site wants it: executed with a scontrol that notes its arguments."""
+"""Slurm's prolog and epilog look at the host when a site wants it, with doubles of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ import pytest
 
 
 @pytest.fixture
-def prolog(site):
-    """prolog(size, host) runs it where /dev/shm has this size; returns its exit code and what scontrol was asked."""
+def recipe(site):
+    """recipe(path, size, look) runs it where /dev/shm has this size; returns its exit code and what scontrol was asked."""
 
-    def run(size, host):
+    def run(path, size, look="1"):
         (site.folder / "root/proc").mkdir(parents=True)
         (site.folder / "root/proc/mounts").write_text(f"tmpfs /dev/shm tmpfs rw,size={size} 0 0\n")
-        site.set(XPULAB_HOST=host)
-        site.tool("scontrol", f'printf "%s\\n" "$@" >> {site.folder}/asked')
-        done = site.recipe("slurm/prolog.sh", SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
-        asked = site.folder / "asked"
-        return done.returncode, asked.read_text().splitlines() if asked.exists() else []
+        site.set(XPULAB_CHECK_HOST=look, XPULAB_CHECKPOINTS=str(site.folder))
+        site.slurm()
+        done = site.recipe(path, SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
+        return done.returncode, site.asked
 
     return run
 
 
-def test_a_host_that_is_wrong_is_drained_with_its_reason(prolog):
-    code, asked = prolog("8m", "--host")
-    assert code == 1 and asked[:3] == ["update", "NodeName=node7", "State=DRAIN"]
-    assert asked[3].startswith("Reason=[node_problem] host ") and asked[3].endswith("look: xpulab doctor --host")
+@pytest.mark.parametrize(("path", "exits"), [("slurm/prolog.sh", 1), ("slurm/epilog.sh", 0)])
+def test_a_host_that_is_wrong_is_drained_with_its_reason(recipe, path, exits):
+    code, asked = recipe(path, "8m")
+    assert code == exits and asked[0] == "State=DRAIN"
+    assert asked[1].startswith("Reason=[node_problem] host ")
 
 
+@pytest.mark.parametrize("path", ["slurm/prolog.sh", "slurm/epilog.sh"])
 @pytest.mark.parametrize(
-    ("size", "host"),
-    [("8g", "--host"), ("8m", ""), ("8m", "--no-such-option")],
-    ids=["a host that is right", "a site that does not want it", "an option that does not exist"],
+    ("size", "look"), [("8g", "1"), ("8m", "0")], ids=["a host that is right", "a site that does not want it"]
 )
-def test_otherwise_the_job_starts(prolog, size, host):
-    assert prolog(size, host) == (0, [])
+def test_otherwise_the_job_starts(recipe, path, size, look):
+    assert recipe(path, size, look) == (0, [])
