@@ -19,9 +19,8 @@ ECHO = """
 import json, os, subprocess, sys
 if sys.argv[1:2] == ["model"]:
     code = os.environ.get("EXIT_CODE_OF_MODEL")
-    real = [os.environ["REAL_PYTHON"], "-m", "xpulab", *sys.argv[1:]]
-    environment = {**os.environ, "PYTHONPATH": os.environ["REAL_REPOSITORY"]}
-    sys.exit(int(code) if code else subprocess.run(real, env=environment).returncode)
+    real = [os.environ["REAL_PYTHON"], os.environ["REAL_REPOSITORY"] + "/xpulab/start.py", "xpulab", *sys.argv[1:]]
+    sys.exit(int(code) if code else subprocess.run(real).returncode)
 print(json.dumps({"arguments": sys.argv[1:], "folder": os.getcwd(), "threads": os.environ.get("OMP_NUM_THREADS")}))
 sys.exit(7)
 """

@@ -32,11 +32,18 @@ tests:
       - {{series: 'xpulab_run_green{{instance="b",device="xpu"}}', values: '1x600'}}
       - {{series: 'xpulab_run_partial{{instance="b"}}', values: '0x600'}}
       - {{series: 'xpulab_run_end_time_seconds{{instance="a"}}', values: '0x3000'}}
-    alert_rule_test:
-      - {{eval_time: 10m, alertname: XpulabRed, exp_alerts: [{{exp_labels: {{severity: warning, instance: a, device: xpu}}}}]}}
-      - {{eval_time: 10m, alertname: XpulabManyRed, exp_alerts: [{{exp_labels: {{severity: critical}}}}]}}
-      - {{eval_time: 35h, alertname: XpulabStale, exp_alerts: []}}
-      - {{eval_time: 38h, alertname: XpulabStale, exp_alerts: [{{exp_labels: {{severity: warning, instance: a}}}}]}}
+    promql_expr_test:
+      - expr: count by (alertname, instance) (ALERTS{{alertstate="firing"}})
+        eval_time: 10m
+        exp_samples:
+          - {{labels: '{{alertname="XpulabRed", instance="a"}}', value: 1}}
+          - {{labels: '{{alertname="XpulabManyRed"}}', value: 1}}
+      - expr: count by (instance) (ALERTS{{alertstate="firing", alertname="XpulabStale"}})
+        eval_time: 35h
+        exp_samples: []
+      - expr: count by (instance) (ALERTS{{alertstate="firing", alertname="XpulabStale"}})
+        eval_time: 38h
+        exp_samples: [{{labels: '{{instance="a"}}', value: 1}}]
 """
 METRICS = '# HELP xpulab_run_green 1 when green.\n# TYPE xpulab_run_green gauge\nxpulab_run_green{device="xpu"} 1.0\n'
 
