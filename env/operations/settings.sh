@@ -103,7 +103,7 @@ xpulab_verdict() {
     line=$(answer_within 4 "$@") || code=$?
     echo "${line:-xpulab: unknown, $XPULAB_PYTHON cannot run xpulab}"
     case $code:$line in
-        0:'xpulab: green '* | 0:'xpulab: warning '*) return 0 ;;
+        0:'xpulab: green'* | 0:'xpulab: warning'*) return 0 ;;
         1:'[node_problem] xpulab '*) return 1 ;;
         *) return 2 ;;
     esac
