@@ -24,7 +24,7 @@ LAUNCHED = """from xpulab import ranks
 def work():
     import json, typer, numpy
     return numpy.__version__
-check.equal("shown.two", len(ranks.run(work, 2, launch=True).values), 2, control=3)"""
+check.equal("shown.two", len(list(ranks.run(work, 2, launch=True))), 2, control=3)"""
 
 
 @pytest.fixture
