@@ -7,11 +7,12 @@
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
-# shellcheck source=env/operations/slurm/node.sh
-. "$here/slurm/node.sh"
 
 verdict=$(xpulab_verdict)
-case $? in
+found=$?
+# shellcheck source=env/operations/slurm/node.sh
+. "$here/slurm/node.sh" # after it: the node's state as it is now
+case $found in
     0) resume ;;
     1) drain "$verdict" ;;
     *) note "${verdict#xpulab: }" ;;
