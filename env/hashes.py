@@ -2,8 +2,8 @@
 
     python3 env/hashes.py pylock.toml < pins
 
-Python 3.11 or newer. The files are those that Python 3.10 to 3.12 may install on Linux with glibc, on x86-64 and 64-bit ARM, and
-the source.
+Python 3.11 or newer. The files are those that Python 3.10 to 3.12 may install on Linux with glibc, on x86-64 and 64-bit ARM,
+and the source.
 """
 
 import re

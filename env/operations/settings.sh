@@ -78,7 +78,7 @@ answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver m
 xpulab_host() {
     [ "$XPULAB_CHECK_HOST" = 1 ] && [ -z "${XPULAB_REFUSED:-}" ] || return 0
     code=0
-    line=$(answer_within 15 doctor --host --reason ${XPULAB_CHECKPOINTS:+--checkpoints "$XPULAB_CHECKPOINTS"}) || code=$?
+    line=$(answer_within 15 host --reason ${XPULAB_CHECKPOINTS:+--checkpoints "$XPULAB_CHECKPOINTS"}) || code=$?
     case $code:$line in
         1:'[node_problem] host '*) echo "$line"; return 1 ;;
         *) return 0 ;;

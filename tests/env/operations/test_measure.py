@@ -8,7 +8,6 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from tests.env.operations.conftest import write_verdict
 from xpulab import cli
 
 pytestmark = pytest.mark.integration
@@ -41,35 +40,15 @@ def test_the_gate_reads_what_it_measured_and_the_exit_codes_are_the_same(site, m
     assert [path.name for path in textfiles.iterdir()] == ["xpulab.prom"]
 
 
-def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(site, gate):
-    site.verdicts = site.folder / "the verdicts"  # and not what "the" is
-    for number, name in enumerate(("2026-01-01T000000Z", "2026-01-02T000000Z", "20 mine Z", "mine")):
-        write_verdict(site.verdicts / name, False, 70.0 - number)
-    others = [site.folder / "the", site.verdicts / "2026-01-03T000000Z", site.folder / "linked"]
-    for folder in others:
-        folder.mkdir()
-    (site.folder / "linked/result.json").write_text("{}")
-    (site.folder / "away").symlink_to(site.folder / "linked")
-    site.set(XPULAB_KEEP="2")
-    before = {path.name for path in site.verdicts.iterdir()}
-    assert site.recipe("measure.sh", site.notebook(1), "--cold").returncode == 1
-    assert before < {path.name for path in site.verdicts.iterdir()}  # one of them may be why the gate is red
-    assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 0
-    assert {path.name for path in site.verdicts.iterdir()} == (before | {*runs(site)}) - {
-        "2026-01-01T000000Z",
-        "2026-01-02T000000Z",
-    }
-    assert len(runs(site)) == 2 and all(folder.is_dir() for folder in others)
-
-
 @pytest.fixture
 def pretended(site):
     """pretended(code, settings): measure.sh with a run that ends so and a green gate; its exit code and what it printed."""
 
-    def measure(code, **settings):
-        said = f'[ "$3" = gate ] && exec echo "xpulab: green"; ls -l /proc/self/fd > {site.folder}/open'
+    def measure(code, gate="xpulab: green", **settings):
+        said = f'[ "$3" = gate ] && exec echo "{gate}"; ls -l /proc/self/fd > {site.folder}/open'
         site.tool(
-            "python", f'{said}; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; touch "$2/metrics.prom"; exit {code}'
+            "python",
+            f'{said}; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; cd "$2"; touch metrics.prom result.json; exit {code}',
         )
         site.set(XPULAB_PYTHON=str(site.bin / "python"), **settings)
         done = site.recipe("measure.sh")
@@ -107,3 +86,21 @@ def test_a_machine_with_fewer_cards_than_expected_is_red_and_so_is_its_gate(site
     site.set(XPULAB_DEVICE="auto", XPULAB_EXPECT="8")
     assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 1
     assert gate()[0] == 1 and "show an accelerator" in gate()[1]
+
+
+def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(pretended, site):
+    site.verdicts = site.folder / "the verdicts"  # and not what "the" is
+    old = [site.verdicts / name for name in ("2026-01-01T000000Z", "2026-01-02T000000Z", "20 mine Z", "mine")]
+    others = [site.folder / "the", site.verdicts / "2026-01-03T000000Z", *old[2:]]
+    for folder in (*old, *others[:2]):
+        folder.mkdir(parents=True)
+    for folder in old:
+        (folder / "result.json").touch()
+    (site.verdicts / "2026-01-04T000000Z").symlink_to(old[2])
+    pretended(0, "xpulab: unknown", XPULAB_KEEP="1")
+    assert all(folder.is_dir() for folder in (*old, *others))  # one of them may be why the gate is red
+    pretended(0, XPULAB_KEEP="1")
+    assert not any(folder.exists() for folder in old[:2]) and all(folder.is_dir() for folder in others)
+    assert (
+        len(runs(site)) == 3 and (site.verdicts / "2026-01-04T000000Z").is_symlink()
+    )  # the last one, "20 mine Z" and the link
