@@ -48,7 +48,7 @@ def pretended(site):
         said = f'[ "$3" = gate ] && exec echo "{gate}"; ls -l /proc/self/fd > {site.folder}/open'
         site.tool(
             "python",
-            f'{said}; until [ "$1" = --out ]; do shift; done; mkdir -p "$2"; cd "$2"; touch metrics.prom result.json; exit {code}',
+            f'{said}; until [ "$1" = --out ]; do shift; done; mkdir "$2"; cd "$2"; touch metrics.prom result.json; exit {code}',
         )
         site.set(XPULAB_PYTHON=str(site.bin / "python"), **settings)
         done = site.recipe("measure.sh")
