@@ -13,4 +13,4 @@ if [ $# = 1 ] && [ ! -f "$1/result.json" ]; then
     echo "xpulab: $1 is not the folder of a run: it holds no result.json. xpulab run --out DIR makes one" >&2
     exit 2
 fi
-exec bash "$here/venv.sh" --set book -- "$here/make_book.py" "$@"
+exec bash "$here/venv.sh" --set book -- python "$here/make_book.py" "$@"

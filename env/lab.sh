@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-xpulab=(bash "$here/venv.sh" --device "$device" -- -m xpulab)
+xpulab=(bash "$here/venv.sh" --device "$device" -- xpulab)
 
 if [ -n "$model" ]; then
     bash "$here/venv.sh" --device "$device" --make-only

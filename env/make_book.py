@@ -38,7 +38,15 @@ CONTENTS = {
     "III. Many cards": ["notebooks/09_*", "notebooks/1[0-6]_*"],
     "IV. Underneath": ["notebooks/1[78]_*"],
     "V. Onward": ["notebooks/*"],
-    "Guides": ["docs/first-day.md", "docs/operate.md", "docs/schedulers.md", "docs/evidence.md", "docs/devices.md", "docs/detection.md", "docs/*"],
+    "Guides": [
+        "docs/first-day.md",
+        "docs/operate.md",
+        "docs/schedulers.md",
+        "docs/evidence.md",
+        "docs/devices.md",
+        "docs/detection.md",
+        "docs/*",
+    ],
     "Reference": [
         "docs/glossary.md",
         "docs/capabilities.md",
@@ -155,7 +163,7 @@ def build(books: list[Book], of_a_run: bool) -> bool:
     fresh = WORK / "site"
     shutil.rmtree(fresh, ignore_errors=True)
     for book in books:
-        command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", str(ROOT / "docs"), "--fresh-env"]
+        command = [sys.executable, "-I", "-m", "sphinx", "--builder", "html", "--conf-dir", str(ROOT / "docs"), "--fresh-env"]
         command += ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "auto"]
         command += ["--doctree-dir", str(WORK / f"doctrees-{book.language}"), "-D", f"pages_in_both_languages={BOTH}"]
         if book.language == "zh":

@@ -1,18 +1,19 @@
 """Creates the virtual environment .venv in the repository, for the device of this machine.
 
     python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu|book] [--packages common|formers] [--make-only]
-        [-- ARGUMENTS]
+        [-- PROGRAM ARGUMENTS]
 
 It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
 installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
 and the reason is printed. An installation that stopped goes on with the step at which it stopped (.venv/xpulab-steps.json says
-which): what was installed stays, and what was downloaded stays in the cache of the installer. With ARGUMENTS, the Python of the
-environment is then executed with them, unless --make-only is given.
+which): what was installed stays, and what was downloaded stays in the cache of the installer. A PROGRAM of
+the environment, as xpulab or python, is then executed with its ARGUMENTS, unless --make-only is given. It is the installed one:
+with python -m files of the current folder would be imported.
 
 Before anything is downloaded the disks are looked at, and for the CUDA set the C library of the system.
 
 `auto` takes the device that this machine is meant to have (xpulab.doctor.meant). Where Paddle cannot use that, nothing is
-installed: an environment that is complete is used as it is; without one the exit code is 2, or 1 where ARGUMENTS are those of
+installed: an environment that is complete is used as it is; without one the exit code is 2, or 1 where the program is
 `xpulab run`, which is red.
 
 A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
@@ -136,18 +137,22 @@ def main(arguments):
         report(N_("stopped. To go on with {venv} where this run stopped, repeat the command.", venv=venv))
         return 128 + stopped.args[0]
     if command and not options.make_only:
-        python = str(venv / "bin" / "python")
-        os.execv(python, [python, *command])
+        program = str(venv / "bin" / command[0])
+        try:
+            os.execv(program, [program, *command[1:]])
+        except OSError as error:
+            report(N_("{program}: {error}; remove {venv} and repeat", program=program, error=error.strerror, venv=venv))
+            return 2
     return 0
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="env/make_venv.py",
-        usage="%(prog)s [-h] [--device DEVICE | --set SET] [--packages PACKAGES] [-- ARGUMENTS]",
+        usage="%(prog)s [-h] [--device DEVICE | --set SET] [--packages PACKAGES] [-- PROGRAM ARGUMENTS]",
         description="Creates the virtual environment .venv. Details: see the docstring of this file.",
     )
-    parser.add_argument("--make-only", action="store_true", help="do not execute ARGUMENTS")
+    parser.add_argument("--make-only", action="store_true", help="do not execute PROGRAM")
     parser.add_argument(
         "--packages", choices=(COMMON, "formers"), default=COMMON, help="beside the framework; formers: chapter 19"
     )
@@ -222,9 +227,9 @@ def installed_set(venv):
 
 def run_arguments(command):
     """The arguments of `xpulab run` in a command; None when it is another one, or runs nothing."""
-    if command[:3] != ["-m", "xpulab", "run"] or {"--list", "--help"} & set(command):
+    if command[:2] != ["xpulab", "run"] or {"--list", "--help"} & set(command):
         return None
-    return command[3:]
+    return command[2:]
 
 
 def expected_state(device, packages=COMMON):
@@ -332,10 +337,18 @@ def install(venv, state, python, version, lock, packages=COMMON):
     """
     device = state["device"]
     require_glibc(device)
+    with tempfile.TemporaryDirectory(prefix="xpulab-requirements-") as folder:
+        return install_steps(venv, state, python, version, lock, packages, Path(folder))
+
+
+def install_steps(venv, state, python, version, lock, packages, written):
+    """As install. written: a folder for requirement files."""
+    device = state["device"]
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
-    pinned = str(REQUIREMENTS / f"{packages}.txt")
+    pinned = REQUIREMENTS / f"{packages}.txt"
+    hashed = ["--require-hashes", "--no-deps", "-r"]  # the pins are complete, and each has the hashes of its files
     if uv:
         # Paddle's index also has other versions of packages that we take from the first index. Compiling the bytecode
         # here makes the import of paddle and paddlenlp three times as fast, also with PYTHONDONTWRITEBYTECODE.
@@ -343,20 +356,32 @@ def install(venv, state, python, version, lock, packages=COMMON):
         installer += ["--index-strategy", "unsafe-best-match", "--compile-bytecode"]
         steps = [(N_("created"), [python, "-I", "-m", "venv", "--without-pip", str(venv)])]
     else:
-        installer = [inside, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        installer = [inside, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         steps = [
             (N_("created"), [python, "-I", "-m", "venv", str(venv)]),
-            (N_("updated pip"), [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
+            # It may be too old to build seqeval.
+            (N_("updated pip"), [*installer, *hashed, select(pinned, "pip==", written / "pip.txt")]),
         ]
-    framework = None
+    framework = installed = None
     if device == BOOK:
-        steps.append((N_("installed env/requirements/book.txt"), [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
+        steps.append((N_("installed env/requirements/book.txt"), [*installer, *hashed, str(REQUIREMENTS / "book.txt")]))
     else:
         # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
-        framework = framework_arguments(device)
+        *index, framework = framework_arguments(device)
+        exact = select(REQUIREMENTS / f"{device}.txt", framework, written / "framework.txt")
+        installed = N_("installed {framework}", framework=framework)
+        by_hash = ["--index-url", *index[1:], *hashed] if index else hashed
+        if index and "--hash=" not in Path(exact).read_text():  # lock.sh did not reach its index
+            by_hash = [*index, *hashed[1:]]
         steps += [
-            (N_("installed {framework}", framework=framework[-1]), [*installer, "-c", pinned, *framework]),
-            (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, "-r", pinned]),
+            (installed, [*installer, *by_hash, exact]),
+            (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, *hashed, str(pinned)]),
+        ]
+        if index:  # after our pins, which it then leaves as they are
+            constraints = select(pinned, "", written / "constraints.txt", False)
+            needed = N_("installed what {framework} needs", framework=framework)
+            steps.append((needed, [*installer, "-c", constraints, *index, framework]))
+        steps += [
             (N_("installed xpulab"), [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
     progress = dict(state, python=version, installer="uv" if uv else "pip")
@@ -370,7 +395,7 @@ def install(venv, state, python, version, lock, packages=COMMON):
     require_room(disks, NEEDS[device], size_gb(venv) if done else 0)
     log = sibling(venv, ".log")
     report(N_("installing with {value}; its output goes to {log}", value="uv" if uv else "pip", log=log))
-    with open(str(log), "wb") as out:
+    with open(str(log), "wb", opener=no_link) as out:
         for number, (text, command) in enumerate(steps[done:], done + 1):
             started = time.monotonic()
             code = run_step(command, out, lock, NEEDS[device].minutes * 60)
@@ -378,10 +403,10 @@ def install(venv, state, python, version, lock, packages=COMMON):
                 raise InputError(format_failure(command, code, log, NEEDS[device].minutes, disks))
             write(venv / STEPS, dict(progress, done=number))
             seconds = time.monotonic() - started
-            taken = installed_framework(inside, framework[-1]) if framework and framework[-1] in command else None
+            taken = installed_framework(inside, framework) if text == installed else None
             report(f"{shown(text)} ({seconds:.1f} s)" + (f": {taken}" if taken else ""))
     (venv / STEPS).unlink()
-    return framework and installed_framework(inside, framework[-1])
+    return framework and installed_framework(inside, framework)
 
 
 def installed_framework(python, requirement):
@@ -472,9 +497,19 @@ def size_gb(folder):
 
 
 def framework_arguments(device):
-    """What the set of the device adds to common.txt, as arguments of an installer: the framework, perhaps an index."""
+    """What the set of the device has beside common.txt, as arguments of an installer: perhaps an index, the framework."""
     lines = (REQUIREMENTS / f"{device}.txt").read_text().splitlines()
-    return [word for line in lines if line and line[0] != "#" and line != "-r common.txt" for word in line.split()]
+    return [word for line in lines if line and line[0] != "#" for word in line.split() if not word.startswith("--hash=")]
+
+
+def select(requirements, start, file, with_hashes=True):
+    """Writes the lines of a requirement file that start so into another one; returns its path.
+
+    Constraints must have no hashes: pip would then want some of everything.
+    """
+    lines = [line for line in requirements.read_text().splitlines() if line.startswith(start)]
+    file.write_text("\n".join(line if with_hashes else line.partition(" --hash=")[0] for line in lines) + "\n")
+    return str(file)
 
 
 def run_step(command, out, lock, seconds):
@@ -571,13 +606,18 @@ def locked(venv):
     """Holds the lock of the environment, after waiting for a process that has it. Yields the open lock file."""
     venv.parent.mkdir(parents=True, exist_ok=True)
     path = sibling(venv, ".lock")
-    with open(str(path), "a") as lock:
+    with open(str(path), "a", opener=no_link) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             report(N_("waiting for another process that is creating {venv}", venv=venv))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
+
+
+def no_link(path, flags):
+    """Opens a file as open() does, but no link: beside a folder in /tmp anybody may have put one."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def sibling(venv, suffix):

@@ -21,4 +21,4 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # Python keeps what it compiles: each process, and the tests start thousands, would compile xpulab and the tests again.
 unset PYTHONDONTWRITEBYTECODE
 cd "$here/.."
-exec bash "$here/venv.sh" -- -m pytest "$@"
+exec bash "$here/venv.sh" -- python -m pytest "$@"

@@ -26,10 +26,10 @@ for argument in "$@"; do
     previous=$argument
     arguments+=("$argument")
 done
-xpulab=(bash "$here/venv.sh" --device "$device" --packages $packages -- -m xpulab)
+xpulab=(bash "$here/venv.sh" --device "$device" --packages "$packages" -- xpulab)
 
 if [ -n "$model" ]; then
-    bash "$here/venv.sh" --device "$device" --make-only -- -m xpulab run ${arguments[@]+"${arguments[@]}"}
+    bash "$here/venv.sh" --device "$device" --make-only -- xpulab run ${arguments[@]+"${arguments[@]}"}
     "${xpulab[@]}" model "$model" --optional || { code=$?; [ $code -lt 128 ] || exit $code; } # stopped by a signal
 fi
 exec "${xpulab[@]}" run ${arguments[@]+"${arguments[@]}"}

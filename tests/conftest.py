@@ -67,6 +67,19 @@ def tier_of(item: pytest.Item) -> str:
     return next(tier for tier in TIERS if item.get_closest_marker(tier))
 
 
+HOSTILE = ("typer", "json", "paddle", "numpy", "sitecustomize", "runpy", "pip", "pytest", "ipykernel_launcher", "jupyterlab")
+
+
+def make_hostile(folder: Path) -> Path:
+    """Put modules into a folder that no command may import from where it is started; returns the file that they write."""
+    executed = folder / "EXECUTED"
+    source = f"import os\nopen({str(executed)!r}, 'a').write(__name__ + '\\n')\nos._exit(99)\n"
+    (folder / "xpulab").mkdir(parents=True)
+    for name in (*HOSTILE, "xpulab/__init__"):
+        (folder / f"{name}.py").write_text(source)
+    return executed
+
+
 # ---------------------------------------------------------------------------------------------------------------- the book
 
 

@@ -1,15 +1,18 @@
-"""Errors in data files name the file, the line and the field."""
+"""Errors in data files name the file, the line and the field; files are written whole, and through no link."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from xpulab import files
 from xpulab.errors import InputError, line_of
+from xpulab.fleet import bundle
 
 FIELDS = ("question", "answer")
+BUNDLE = bundle.Bundle((), {}, "0", "2026-01-01T00:00:00+00:00")
 ROW = '{"question": "q", "answer": "a"}'
 
 
@@ -160,3 +163,28 @@ def test_an_input_error_is_one_line_in_a_notebook():
 @pytest.mark.parametrize(("pattern", "line"), [("a", 1), ("^b", 2), ("c$", 3), ("nowhere", 1)])
 def test_the_first_line_that_matches_is_found(pattern, line):
     assert line_of("a\nb\nbc", pattern) == line
+
+
+@pytest.mark.parametrize("write", [lambda path: files.replace_text(path, "new"), lambda path: bundle.write(BUNDLE, {}, path)])
+def test_a_file_is_written_under_no_name_that_somebody_can_have_made_a_link_of(tmp_path, write):
+    victim, path = tmp_path / "victim", tmp_path / "out"
+    victim.write_text("precious")
+    links = [tmp_path / name for name in (".out.new", f".out.{os.getpid()}", ".out.tmp")]
+    for link in links:
+        link.symlink_to(victim)
+    write(path)
+    assert victim.read_text() == "precious" and not path.is_symlink()
+    assert sorted(tmp_path.iterdir()) == sorted([victim, path, *links])
+
+
+def test_a_file_that_was_not_written_whole_leaves_nothing_and_the_old_one_stays(tmp_path):
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        files.replace_text(tmp_path / "out", "\ud800")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_who_reads_a_file_may_be_another_user(tmp_path):
+    files.replace_text(tmp_path / "out", "text")
+    (tmp_path / "plain").write_text("text")
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode

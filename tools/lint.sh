@@ -5,9 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
-tools=$(bash env/venv.sh -- -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
+tools=$(bash env/venv.sh -- python -I -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
 shopt -s globstar failglob
 plugin=(xpulab/sim/plugin/**/*.cc xpulab/sim/plugin/**/*.h)
+shells=(.ci/run env/**/*.sh env/**/*.sbatch tools/**/*.sh)
 
 failed=()
 step() {
@@ -18,6 +19,7 @@ step "ruff check" "$tools/ruff" check .
 step "ruff format --check" "$tools/ruff" format --check xpulab tests tools env data
 step "mypy" "$tools/mypy"
 step "lint_project" "$tools/python" tools/lint_project.py
+step "shellcheck" "$tools/shellcheck" --external-sources "${shells[@]}"
 # "none": without a .clang-format file no style is assumed.
 step "clang-format --dry-run" "$tools/clang-format" --style=file --fallback-style=none --dry-run -Werror "${plugin[@]}"
 

@@ -241,7 +241,8 @@ def findings() -> Iterator[Finding]:
         yield from ((path, 1, text) for text in notebook(path))
     for path in chapters:
         yield from ((path, 1, text) for text in chapter(path, chapters))
-    pins, hooks = (ROOT / "env/requirements/common.txt").read_text().splitlines(), ROOT / ".pre-commit-config.yaml"
+    pins = [line.split()[0] for line in (ROOT / "env/requirements/common.txt").read_text().splitlines()]
+    hooks = ROOT / ".pre-commit-config.yaml"
     for hook in yaml.safe_load(hooks.read_text())["repos"][0]["hooks"]:
         for pin in set(hook.get("additional_dependencies", [])) - set(pins):
             yield hooks, 1, f"{pin} is not the version of env/requirements/common.txt"

@@ -141,9 +141,9 @@ def environment(version: str) -> Path:
     if whole.exists() and whole.read_bytes() == pins.read_bytes():
         return python
     shutil.rmtree(folder, ignore_errors=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet"]
-    packages = ["-r", str(pins), f"paddlepaddle=={version}"]
-    for step in ([sys.executable, "-m", "venv", str(folder)], [*pip, *packages], [*pip, "--no-deps", "-e", str(files.ROOT)]):
+    pip = [str(python), "-I", "-m", "pip", "install", "--quiet"]
+    packages = (["-r", str(pins)], [f"paddlepaddle=={version}"], ["--no-deps", "-e", str(files.ROOT)])
+    for step in ([sys.executable, "-I", "-m", "venv", str(folder)], *([*pip, *each] for each in packages)):
         subprocess.run(step, check=True, timeout=INSTALL_SECONDS)
     shutil.copyfile(pins, whole)
     return python

@@ -15,11 +15,13 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import IO, Any
 
 from xpulab.messages import N_
@@ -30,10 +32,18 @@ OUTPUT_LIMIT = 1 << 20
 CANNOT_BE_KILLED = N_(" and cannot be killed: it waits inside the driver")
 """What a sentence about a child goes on with."""
 
+START = str(Path(__file__).with_name("start.py"))
+"""The script that runs a module as `python -m` does, without the current folder on sys.path."""
+
 _KILL_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1
 _PYTHON = ('File "<', f'File "{sysconfig.get_path("stdlib")}/')
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """The command that runs a module with this Python, and no code of the current folder."""
+    return [sys.executable, START, name, *arguments]
 
 
 class Child:

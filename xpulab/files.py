@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from xpulab.errors import InputError
 from xpulab.messages import ENGLISH, N_
@@ -125,12 +127,25 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
 
     It is on the disk when this returns. errors: as of open(), for characters that UTF-8 cannot hold.
     """
-    new = path.with_name(f".{path.name}.new")  # always the same name: what a killed writer leaves is overwritten
-    with new.open("w", encoding="utf-8", errors=errors) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", errors))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file beside this one, which takes its place as a whole at the end of the block; after an error nothing of it stays.
+
+    Nobody can have put a link there: its name cannot be guessed, and a name that exists is not opened.
+    """
+    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with name.open("xb") as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            name.replace(path)
+        finally:
+            name.unlink(missing_ok=True)
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:

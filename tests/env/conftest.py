@@ -15,7 +15,7 @@ import pytest
 
 from xpulab.files import ROOT
 
-# Records its arguments, runs the commands of the test, and performs editable installations like the real uv.
+# Records its arguments, runs the commands of the test, and performs editable installations like the real uv, with the command.
 UV = """#!/bin/sh
 if [ "$1" = --version ]; then echo "uv 0"; exit; fi
 echo "$@" >> '{calls}'
@@ -26,6 +26,8 @@ while [ $# -gt 0 ]; do
 done
 if [ "$repository" ]; then
     echo "$repository" > "$("$python" -c 'import site; print(site.getsitepackages()[0])')/repository.pth"
+    printf '#!%s\\nimport runpy\\nrunpy.run_module("xpulab", run_name="__main__")\\n' "$python" > "${{python%/*}}/xpulab"
+    chmod +x "${{python%/*}}/xpulab"
 fi
 """
 _OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV", "XPULAB_EXPECT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -47,8 +48,8 @@ class Served:
     def __init__(self, folder: Path, repository: Repository, url: str) -> None:
         self.folder, self.repository, self.url = folder, repository, url
 
-    def wheel(self, index: str, name: str, version: str, needs: str = "") -> None:
-        """A wheel whose only module is named as the distribution."""
+    def wheel(self, index: str, name: str, version: str, needs: str = "") -> str:
+        """A wheel whose only module is named as the distribution; returns its hash."""
         module, at = name.replace("-", "_"), self.folder / index / name
         at.mkdir(parents=True, exist_ok=True)
         info = f"{module}-{version}.dist-info"
@@ -62,6 +63,7 @@ class Served:
         with zipfile.ZipFile(at / f"{module}-{version}-py3-none-any.whl", "w") as file:
             for path, text in {**texts, f"{info}/RECORD": record}.items():
                 file.writestr(path, text)
+        return hashlib.sha256((at / f"{module}-{version}-py3-none-any.whl").read_bytes()).hexdigest()
 
     def make(self, device: str, **changed: str) -> tuple[int, str]:
         """Exit code and standard error of make_venv for a set."""
@@ -91,13 +93,15 @@ def indexes(repository, tmp_path):
     for device, index in INDEXES.items():
         path = repository.folder / f"env/requirements/{device}.txt"
         path.write_text(path.read_text().replace("https://www.paddlepaddle.org.cn/packages/stable", served.url))
-        served.wheel(index, "numpy", {"cpu": "1.26.4", "gpu": "1.20.0", "xpu": "9.9"}[device])
-    repository.write("env/requirements/common.txt", "numpy==1.26.4\n")
+        digest = served.wheel(index, "numpy", {"cpu": "1.26.4", "gpu": "1.20.0", "xpu": "9.9"}[device])
+        if device == "cpu":
+            repository.write("env/requirements/common.txt", f"numpy==1.26.4 --hash=sha256:{digest}\n")
     repository.write("pyproject.toml", '[build-system]\nrequires = []\nbuild-backend = "build_backend"\nbackend-path = ["."]\n')
     shutil.copy(ROOT / "tests/env/build_backend.py", repository.folder)
     source = (repository.folder / "env/make_venv.py").read_text()
     repository.write("env/make_venv.py", source.replace('{"xpu": ((3, 10),)}', "{}"))  # the Python of the tests will do
-    served.wheel(COMMON, "paddlepaddle", "3.3.1", "numpy>=1.21")
+    digest = served.wheel(COMMON, "paddlepaddle", "3.3.1", "numpy>=1.21")
+    repository.write("env/requirements/cpu.txt", f"paddlepaddle==3.3.1 --hash=sha256:{digest}\n")
     served.wheel(COMMON, "paddlepaddle", "3.4.0", "numpy>=1.21")
     served.wheel(COMMON, "paddlepaddle-gpu", "2.6.2")
     served.wheel("cu126", "paddlepaddle-gpu", "3.3.1", "nvidia-cudnn-cu12==9.5.1.17")
@@ -153,3 +157,19 @@ def test_an_index_that_is_not_reached_and_a_download_that_ends_early_are_gone_on
     code, printed = indexes.make("cpu", PIP_FIND_LINKS=str(indexes.folder))  # a folder of wheels in the place of an index
     assert (code, marker(indexes)) == (0, "paddlepaddle 3.3.1"), printed
     assert "created (" not in printed and indexes.make("cpu") == (0, "")
+
+
+@pytest.mark.parametrize("name", ["paddlepaddle", "numpy"])
+def test_a_file_with_another_hash_than_was_locked_is_not_installed(indexes, name):
+    indexes.wheel(COMMON, name, {"paddlepaddle": "3.3.1", "numpy": "1.26.4"}[name], "somebody-elses")
+    code, printed = indexes.make("cpu")
+    assert code == 2 and "HASHES" in printed and name not in indexes.installed(), printed
+
+
+def test_the_wheel_of_a_framework_that_two_indexes_serve_is_taken_by_its_hash(indexes):
+    digest = indexes.wheel("cu126", "paddlepaddle-gpu", "3.3.1", "nvidia-cudnn-cu12==9.5.1.17")
+    path = indexes.repository.folder / "env/requirements/gpu.txt"
+    path.write_text(path.read_text().replace("paddlepaddle-gpu==3.3.1", f"paddlepaddle-gpu==3.3.1 --hash=sha256:{digest}"))
+    indexes.wheel(COMMON, "paddlepaddle-gpu", "3.3.1", "somebody-elses")
+    code, printed = indexes.make("gpu")
+    assert (code, indexes.installed()["nvidia-cudnn-cu12"]) == (0, "9.5.1.17"), printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.environments
 def test_installs_the_framework_the_rest_and_the_repository_and_writes_the_marker(repository):
     assert repository.make()[0] == 0
     framework, rest, editable = repository.calls
-    assert framework.endswith(f"-c {repository.folder / 'env/requirements/common.txt'} paddlepaddle==3.3.1")
-    assert rest.endswith(f"-r {repository.folder / 'env/requirements/common.txt'}")
+    assert re.search(r"--require-hashes --no-deps -r \S+/framework.txt$", framework)
+    assert rest.endswith(f"--require-hashes --no-deps -r {repository.folder / 'env/requirements/common.txt'}")
     assert editable.endswith(f"--no-deps --no-build-isolation --editable {repository.folder}")
     assert repository.marker["device"] == "cpu"
     assert repository.marker["python"] == "{}.{}.{}".format(*sys.version_info)
@@ -30,8 +31,7 @@ def test_other_packages_are_installed_beside_it_with_the_same_framework(made):
     assert made.make("--packages", "formers")[0] == 0
     framework, rest, editable = made.calls
     pinned = made.folder / "env/requirements/formers.txt"
-    assert framework.endswith(f"-c {pinned} paddlepaddle==3.3.1")
-    assert rest.endswith(f"-r {pinned}")
+    assert framework.endswith("/framework.txt") and rest.endswith(f"-r {pinned}")
     assert editable.endswith(f"--editable {made.folder}")
     assert (made.venv.with_name(".venv-formers") / "xpulab.json").exists()
     assert (made.venv / "stray").exists()
@@ -157,7 +157,7 @@ def test_a_signal_ends_the_installer_and_its_children_and_the_next_run_repairs(r
 
 
 def test_an_installation_goes_on_with_the_step_that_failed_and_begins_again_when_something_changed(repository):
-    repository.behaviour.write_text('case "$*" in *" -r "*) exit 3;; esac\n')
+    repository.behaviour.write_text('case "$*" in *common.txt) exit 3;; esac\n')
     assert repository.make()[0] == 2
     site = next(repository.venv.glob("lib/python*/site-packages"))
     for name, size in (("whole", "3"), ("short", "4")):
@@ -174,7 +174,7 @@ def test_an_installation_goes_on_with_the_step_that_failed_and_begins_again_when
     assert not (repository.venv / "xpulab-steps.json").exists()
 
     (repository.venv / "xpulab.json").unlink()
-    repository.behaviour.write_text('case "$*" in *" -r "*) exit 3;; esac\n')
+    repository.behaviour.write_text('case "$*" in *common.txt) exit 3;; esac\n')
     assert repository.make()[0] == 2
     change_the_common_set(repository)
     repository.behaviour.write_text("")
@@ -278,11 +278,12 @@ def test_without_uv_pip_is_updated_to_the_pinned_one_and_installs(make_venv, mon
     (tmp_path / "venv").mkdir()
     make_venv.install(tmp_path / "venv", {"device": "cpu"}, "python3", "3.11.7", None)
     create, update, framework, rest, editable = commands
-    pip = f"{tmp_path / 'venv/bin/python'} -m pip install --no-input --disable-pip-version-check "
+    pip = f"{tmp_path / 'venv/bin/python'} -I -m pip install --no-input --disable-pip-version-check "
+    hashed = f"{pip}--require-hashes --no-deps -r "
     assert create == f"python3 -I -m venv {tmp_path / 'venv'}"
-    assert update == f"{pip}-c {ROOT / 'env/requirements/common.txt'} pip"
-    assert framework == f"{pip}-c {ROOT / 'env/requirements/common.txt'} paddlepaddle==3.3.1"
-    assert rest == f"{pip}-r {ROOT / 'env/requirements/common.txt'}"
+    assert update.startswith(hashed) and update.endswith("/pip.txt")
+    assert framework.startswith(hashed) and framework.endswith("/framework.txt")
+    assert rest == f"{hashed}{ROOT / 'env/requirements/common.txt'}"
     assert editable == f"{pip}--no-deps --no-build-isolation --editable {ROOT}"
 
 
@@ -307,3 +308,12 @@ def test_the_xpu_set_needs_python_3_10(make_venv, monkeypatch, tmp_path):
     with pytest.raises(InputError, match=r"^needs Python 3.10; found 3.11.7\. "):
         make_venv.create_if_needed(tmp_path / "venv", {"device": "xpu"})
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".lock"])
+def test_no_link_beside_the_environment_is_written_through(repository, tmp_path, suffix):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / f"own{suffix}").symlink_to(victim)
+    code, printed = repository.make(XPULAB_VENV=str(tmp_path / "own"))
+    assert (code, victim.read_text()) == (2, "precious") and "cannot be created" in printed

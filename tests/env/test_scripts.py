@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.conftest import make_hostile
 from xpulab import files
 from xpulab.files import ROOT
 from xpulab.pretrained import cache
@@ -18,9 +19,8 @@ ECHO = """
 import json, os, subprocess, sys
 if sys.argv[1:2] == ["model"]:
     code = os.environ.get("EXIT_CODE_OF_MODEL")
-    real = [os.environ["REAL_PYTHON"], "-m", "xpulab", *sys.argv[1:]]
-    environment = {**os.environ, "PYTHONPATH": os.environ["REAL_REPOSITORY"]}
-    sys.exit(int(code) if code else subprocess.run(real, env=environment).returncode)
+    real = [os.environ["REAL_PYTHON"], os.environ["REAL_REPOSITORY"] + "/xpulab/start.py", "xpulab", *sys.argv[1:]]
+    sys.exit(int(code) if code else subprocess.run(real).returncode)
 print(json.dumps({"arguments": sys.argv[1:], "folder": os.getcwd(), "threads": os.environ.get("OMP_NUM_THREADS")}))
 sys.exit(7)
 """
@@ -43,7 +43,9 @@ def prepared(tmp_path, monkeypatch):
 def scripts(repository, prepared):
     repository.write("xpulab/__main__.py", ECHO)
     repository.write("pytest.py", ECHO)
-    return repository
+    executed = make_hostile(repository.folder.parent)  # where the scripts are started
+    yield repository
+    assert not executed.exists(), executed.read_text()
 
 
 def run(scripts, name, *arguments, **changed):
@@ -58,6 +60,14 @@ def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(script
     assert code == 7
     assert reached["arguments"] == ["run", "02_sft", "--out", "a b", "--device", "cpu"]
     assert reached["folder"] == str(scripts.folder.parent)
+
+
+@pytest.mark.parametrize("name", ["validate.sh", "lab.sh", "test.sh", "book.sh", "lock.sh"])
+def test_no_script_imports_from_the_callers_folder_for_its_help_either(scripts, name):
+    scripts.write("env/make_book.py", ECHO)
+    process = scripts.start("bash", str(scripts.folder / "env" / name), "--help")  # the fixture looks at what was imported
+    process.communicate()
+    assert process.returncode != 99
 
 
 OWN = [

@@ -28,6 +28,7 @@ OPERATOR = "fan is loud"
 SETTINGS = """XPULAB_PYTHON={python}
 XPULAB_VERDICTS={folder}/verdicts/$XPULAB_NODE
 XPULAB_DEVICE=cpu
+XPULAB_REQUIRE=
 [ ! -r {folder}/settings-$XPULAB_NODE ] || . {folder}/settings-$XPULAB_NODE
 """
 WRAPPER = """#!/bin/sh
@@ -117,6 +118,7 @@ def site(running_site):
         path.unlink()
     for node in NODES:
         running_site.put(node)
+        running_site.cluster.run("scontrol", "update", f"NodeName={node}", "Comment=")
     running_site.cluster.restore()
     return running_site
 
@@ -141,6 +143,15 @@ def test_a_red_node_is_drained_with_its_reason_and_resumed_when_it_is_green_agai
     site.put("node1")
     site.wait(lambda: site.cluster.state("node1") == "idle", "node1 idle")
     assert site.cluster.reason("node1") == "none"
+
+
+def test_of_two_nodes_that_turn_red_within_an_hour_one_is_drained(site):
+    """Of three nodes 10 % are none, and one may always be drained."""
+    for node in ("node1", "node2"):
+        site.put(node, red=True)
+    site.wait(lambda: any(site.comment(node).startswith("xpulab: not drained, ") for node in NODES), "a comment")
+    site.wait_for_health_checks("node1")
+    assert sorted(site.cluster.state(node) for node in NODES) == ["drained", "idle", "idle"]
 
 
 def test_a_node_that_an_operator_drained_stays_drained_with_the_operators_reason(site):

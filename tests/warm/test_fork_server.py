@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from xpulab import cli, warm
-from xpulab.child import Child
+from xpulab.child import START, Child
 from xpulab.errors import InputError
 from xpulab.ranks import forked
 from xpulab.warm import kernels
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 STARTER = """
 import os, signal, subprocess, sys
 from xpulab import warm
-from xpulab.child import Child
+from xpulab.child import START, Child
 fork_server = warm.ForkServer(sys.argv[2].split(","))
 numbers = [fork_server.pid]
 if sys.argv[1] == "with a worker":
@@ -83,7 +83,7 @@ def test_nothing_is_forked_after_an_import_of_the_wheel_of_a_card(tmp_path, monk
     executed = []
     monkeypatch.setattr("os.execv", lambda path, command: executed.append(command) or sys.exit(0))
     CliRunner().invoke(cli.app, ["lab", "--no-browser"])
-    assert [command[1:4] + command[-1:] for command in executed] == [["-m", "jupyter", "lab", "--no-browser"]]
+    assert [command[1:3] + command[-1:] for command in executed] == [[START, "jupyterlab", "--no-browser"]]
     assert started == []
 
 

@@ -14,6 +14,7 @@ with ending(Exception):  # what cannot be imported is no verdict either
     from xpulab.cli import compare as compare
     from xpulab.cli import fleet as fleet
     from xpulab.cli import soak as soak
+    from xpulab.cli import operations as operations
     from xpulab.cli import lab as lab
     from xpulab.cli import exercise as exercise
     from xpulab.cli import model as model

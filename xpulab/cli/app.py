@@ -62,7 +62,7 @@ class _Plain:
 
 
 _GROUPS = {
-    "To judge machines": ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak"),
+    "To judge machines": ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations"),
     "To learn": ("lab", "exercise", "model"),
     "To train, and to work on xpulab": ("align", "shapes", "report", "selftest", "baseline"),
 }

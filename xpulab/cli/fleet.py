@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from xpulab.child import python_module
 from xpulab.cli import chosen
 from xpulab.cli.app import HEADINGS, app, command
 from xpulab.devices import MOST_CARDS
@@ -59,7 +60,7 @@ def run(
     given = typer.main.get_command(app).commands["run"].make_context("run", list(arguments or ())).params  # type: ignore[attr-defined]
     make_plans(list(given["notebooks"] or ()), given["level"], list(given["checks"] or ()))  # what is wrong is said once, here
     through = engine_named(engine, partition, _words("--engine-options", options))
-    on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else _words("--xpulab", xpulab)
+    on_nodes = python_module("xpulab") if xpulab is None else _words("--xpulab", xpulab)
     say = Console(highlight=False, markup=False, soft_wrap=True).print
     summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), say)
     raise typer.Exit(0 if summary.is_green else 1)
@@ -75,8 +76,7 @@ def task(
     from xpulab.fleet.cluster.task import DONE, end_with, run_task
 
     end_with(sys.stdin.fileno())
-    xpulab = (sys.executable, "-m", "xpulab")
-    ended = run_task(node, xpulab, run or (), limit, lambda line: print(line, flush=True))
+    ended = run_task(node, python_module("xpulab"), run or (), limit, lambda line: print(line, flush=True))
     raise typer.Exit(0 if ended.outcome == DONE else 1)
 
 
@@ -86,7 +86,7 @@ def links(
     cards: Annotated[int, typer.Option(min=1, max=MOST_CARDS, help="Ranks of each node.")] = 1,
     limit: Annotated[float, typer.Option(min=1, help="Seconds of one trial: a hang is found after this long.")] = 120.0,
     options: Annotated[str, typer.Option("--engine-options", help="Further options of srun: '--gres=xpu:8'.")] = "",
-    python: Annotated[str | None, typer.Option(help="The Python on the nodes. Default: this one.")] = None,
+    xpulab: Annotated[str | None, typer.Option(help="As for xpulab fleet run.")] = None,
 ) -> None:
     """In a job of Slurm: exchange a known tensor between all nodes, and name the smallest groups that do not work together.
 
@@ -94,7 +94,7 @@ def links(
     """
     from xpulab.fleet.cluster.links import Steps, addresses, smallest_red
 
-    on_nodes = [sys.executable] if python is None else _words("--python", python)
+    on_nodes = python_module("xpulab") if xpulab is None else _words("--xpulab", xpulab)
     found = addresses(nodes)
     steps = Steps(found, cards, limit, on_nodes, _words("--engine-options", options), lambda line: print(line, flush=True))
     red = smallest_red(tuple(found), steps)
@@ -102,3 +102,11 @@ def links(
         print(f"RED: {','.join(group)}: {why}")
     print(f"{'RED' if red else 'green'}: {len(found)} nodes, {cards} ranks each")
     raise typer.Exit(1 if red else 0)
+
+
+@command(fleet, hidden=True)
+def exchange(master: str, nodes: int, cards: int, seconds: float) -> None:
+    """What `xpulab fleet links` starts on each node."""
+    from xpulab.fleet.cluster.exchange import task
+
+    raise typer.Exit(task(master, nodes, cards, seconds))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import typer
 
+from xpulab.child import python_module
 from xpulab.cli.app import command
 
 
@@ -22,7 +22,7 @@ def lab(context: typer.Context) -> None:
     from xpulab.warm import kernels
 
     folder = str(files.notebooks_in(messages.language()))
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", folder, *context.args]
+    command = python_module("jupyterlab", f"--notebook-dir={files.ROOT}", folder, *context.args)
     if warm.wheel_of_a_card():
         os.execv(command[0], command)
     raise typer.Exit(kernels.run_command(command))

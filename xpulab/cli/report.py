@@ -82,10 +82,9 @@ def format_issue(folder: Path, result: Mapping[str, Any], name: str) -> str:
     executed = read_notebook(folder / notebook["executed"])
     sources = [cell.source for cell in executed.cells if cell.cell_type == "code"]
     cells = {each.name: sources[each.cell - 1] for each in planned_checks(sources, notebook["executed"])}
-    requirements = f"{wheel_device(result['device'])}.txt"
+    framework = f"--requirement xpulab/env/requirements/{wheel_device(result['device'])}.txt"
     if environment := executed.metadata[METADATA_KEY].get("environment"):
-        wheels = [f"{wheel}=={version}" for wheel, version in result["versions"].items() if wheel in WHEELS]
-        requirements = " ".join([f"{environment}.txt", *wheels])
+        framework = " ".join(f"{wheel}=={version}" for wheel, version in result["versions"].items() if wheel in WHEELS)
     template = jinja2.Environment(
         loader=jinja2.PackageLoader("xpulab.cli", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     ).get_template("issue.md.j2")
@@ -94,7 +93,8 @@ def format_issue(folder: Path, result: Mapping[str, Any], name: str) -> str:
         rows=[row for row in check["rows"] if row["outcome"] not in ("passed", "skipped")] or [check],
         notebook=notebook["name"],
         cell=cells.get(name, ""),
-        requirements=requirements,
+        requirements=f"{environment or 'common'}.txt",
+        framework=framework,
         run=result,
         repeat=repeat(Run("", folder, result), notebook["name"], name),
         xpulab=__version__,

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shlex
 import stat
 import struct
@@ -130,16 +129,12 @@ def write(bundle: Bundle, contents: Mapping[str, bytes], out: Path) -> None:
     """Write what was collected to a new file, whole or not at all. Raises InputError when it exists or cannot be written."""
     refuse_existing(out)
     manifest = json.dumps({"schema": SCHEMA, **asdict(bundle)}, indent=2).encode()
-    unfinished = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
     try:
-        with zipfile.ZipFile(unfinished, "x", zipfile.ZIP_DEFLATED) as archive:
+        with files.replacing(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in {MANIFEST: manifest, **contents}.items():
                 archive.writestr(name, content)
-        unfinished.replace(out)
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}; name another file with --out") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def refuse_existing(out: Path) -> None:

@@ -57,7 +57,7 @@ def evidence(environ: Mapping[str, str] = os.environ, device: str = "auto") -> I
 
 def _diagnosis(device: str) -> str:
     """What `xpulab doctor --json` prints, in another process: an import of Paddle that fails or hangs is in no notebook."""
-    ran = child.run([sys.executable, "-m", "xpulab", "doctor", "--json", "--device", device], DOCTOR_SECONDS)
+    ran = child.run(child.python_module("xpulab", "doctor", "--json", "--device", device), DOCTOR_SECONDS)
     if ran.output.startswith("{"):
         return ran.output
     return json.dumps({"error": ran.errors.strip() or f"xpulab doctor did not end within {DOCTOR_SECONDS:.0f} s"})

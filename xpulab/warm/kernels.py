@@ -22,6 +22,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 
 from xpulab import warm
+from xpulab.child import python_module
 
 NAME = "xpulab-warm"
 """The name of the provisioner."""
@@ -30,7 +31,7 @@ KERNELSPEC = "python3"
 """The one that the committed notebooks name; Jupyter takes ours in its place."""
 
 _POLL_SECONDS = 0.1
-_COLD = ["-m", "ipykernel_launcher"]
+_COLD = python_module("ipykernel_launcher")
 
 
 class Provisioner(LocalProvisioner):
@@ -67,7 +68,7 @@ def install(data_folder: str | os.PathLike[str]) -> str:
     """Write the kernelspec below a Jupyter data folder (one of JUPYTER_PATH); returns its folder."""
     folder = os.path.join(data_folder, "kernels", KERNELSPEC)
     spec = {
-        "argv": [sys.executable, *_COLD, "-f", "{connection_file}"],
+        "argv": [*_COLD, "-f", "{connection_file}"],
         "display_name": "Python 3",
         "language": "python",
         "interrupt_mode": "signal",
@@ -124,7 +125,7 @@ def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
     return warm.fork(
         address,
         "xpulab.warm.kernel:run",
-        json.dumps(cmd[1 + len(_COLD) :]).encode(),
+        json.dumps(cmd[len(_COLD) :]).encode(),
         environment=environment,
         cwd=options.get("cwd") or os.getcwd(),
         stdout=_descriptor(options.get("stdout"), 1),

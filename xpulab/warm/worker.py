@@ -103,7 +103,7 @@ def _become(request: Request, imports: AfterImports) -> Any:
     tempfile.tempdir = None
     module, _, function = request.entry.partition(":")
     sys.argv[:] = [module]
-    sys.path[:] = ["", *dict.fromkeys(_pythonpath()), *imports.path]
+    sys.path[:] = [*dict.fromkeys(_pythonpath()), *imports.path]
     sys.modules["__main__"] = types.ModuleType("__main__")
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, TextIOWrapper)

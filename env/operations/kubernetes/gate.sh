@@ -1,6 +1,7 @@
 #!/bin/sh
 # gate.sh FOLDER: writes the gate's exit code and line to FOLDER/code and FOLDER/line each minute, and logs lines that are new.
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
+# shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 
 logged=

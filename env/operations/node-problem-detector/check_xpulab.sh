@@ -2,6 +2,7 @@
 # A plug-in of Kubernetes' node-problem-detector. Exit code 0: no problem, 1: a problem, 2: not known. Prints at most 80 bytes.
 # It only reads.
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
+# shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 XPULAB_EXPECT= # the vendor's tool may take longer than the 5 s that a plug-in has
 

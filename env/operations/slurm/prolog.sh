@@ -1,22 +1,22 @@
 #!/bin/sh
 # Slurm's Prolog: no job starts on a red node. Slurm drains the node and requeues the job. Without a verdict the job starts, unless
-# the site sets XPULAB_WITHOUT_VERDICT=1. It only reads. With XPULAB_CHECK_HOST=1 it looks at the host first: for nodes that one job has alone.
+# the site sets XPULAB_WITHOUT_VERDICT=1. With XPULAB_CHECK_HOST=1 it looks at the host first: for nodes that one job has alone.
 #
-# A prolog has no PATH. Slurm calls such a drain "Prolog error", so a red node is first drained with its reason.
+# A prolog has no PATH. Slurm calls such a drain "Prolog error", which no health check resumes, so the node is first drained with its
+# reason. A node that must not be drained, as in a dry run, starts its job.
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
+# shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 
-reason=$(xpulab_host) || {
-    timeout 10 scontrol update "NodeName=$XPULAB_NODE" State=DRAIN "Reason=$reason"
-    exit 1
+why=$(xpulab_host) && {
+    verdict=$(xpulab_verdict)
+    case $?:$XPULAB_WITHOUT_VERDICT in
+        1:*) why=$verdict ;;
+        2:1) why="[node_problem] xpulab ${verdict#xpulab: }" ;;
+        *) exit 0 ;;
+    esac
 }
-
-verdict=$(xpulab_verdict)
-case $? in
-    0) exit 0 ;;
-    1)
-        "$here/slurm/health_check.sh"
-        exit 1
-        ;;
-    *) exit "$XPULAB_WITHOUT_VERDICT" ;;
-esac
+# shellcheck source=env/operations/slurm/node.sh
+. "$here/slurm/node.sh"
+drain "$why" && exit 1
+exit 0

@@ -48,6 +48,7 @@ class Site:
             "XPULAB_PYTHON": sys.executable,
             "XPULAB_VERDICTS": str(self.verdicts),
             "XPULAB_DEVICE": "cpu",
+            "XPULAB_REQUIRE": "",
             **variables,
         }
         lines = [f'{name}="{value}"' for name, value in variables.items()]
@@ -61,6 +62,23 @@ class Site:
         """A program that the recipes find before others of this name."""
         (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
         (self.bin / name).chmod(0o755)
+
+    def slurm(self, state: str = "idle", reason: str = "none", comment: str = "", nodes: str = "node7|Unknown|none") -> None:
+        """Let sinfo and scontrol say this of node7, and nodes of all: a line NAME|SINCE|REASON for each."""
+        (self.folder / "nodes").write_text(f"{nodes}\n")
+        (self.folder / "node7").write_text(f"{state}|{reason}\n")
+        (self.folder / "comment").write_text(f"   Comment={comment}\n" if comment else "")
+        self.tool("sinfo", f'case "$*" in *"--nodes node7"*) cat {self.folder}/node7 ;; *) cat {self.folder}/nodes ;; esac')
+        self.tool(
+            "scontrol",
+            f'[ "$1" = show ] && exec cat {self.folder}/comment; shift 2; printf "%s\\n" "$@" >> {self.folder}/asked',
+        )
+
+    @property
+    def asked(self) -> list[str]:
+        """What Slurm was asked to change about node7, in order."""
+        path = self.folder / "asked"
+        return path.read_text().splitlines() if path.exists() else []
 
     def run(self, *command: str, cwd: Path = Path("/"), **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a command with no variables but these and the site's settings: no PATH either."""

@@ -34,10 +34,12 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
 [ $# -gt 0 ] || exit 0
 shift
 case "$*" in
-    *" $STUBBED "*bundle.zip) [ -d "$4" ] && touch "$6"; exit ;;
+    *" $STUBBED "*bundle.zip) [ -d "$3" ] && touch "$5"; exit ;;
     *" $STUBBED "* | *" doctor "*) echo '{{}}'; exit ;;
 esac
-exec {sys.executable} "$@"
+program=$1
+shift
+exec {Path(sys.executable).parent}/"$program" "$@"
 """
 """The diagnosis has tests of its own, and takes long; so does a bundle, which is written by the templates of GitHub only."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import datetime, timedelta, timezone
+
 import kubernetes_validate
 import pytest
 import yaml
@@ -71,19 +74,11 @@ def test_the_command_of_the_job_leaves_a_verdict(documents, site):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "code", "called"),
-    [
-        ({}, "0", [f"taint node node1 {TAINT}:NoSchedule-"]),
-        ({"red": True}, "1", [f"taint node node1 {TAINT}:NoSchedule --overwrite"]),
-        ({"hours": 50.0}, "2", []),
-    ],
-    ids=["green", "red", "too old"],
+    ("verdict", "code"), [({}, "0"), ({"red": True}, "1"), ({"hours": 50.0}, "2")], ids=["green", "red", "too old"]
 )
-def test_the_daemon_set_is_ready_and_removes_the_taint_only_of_a_green_node(documents, site, verdict, code, called):
+def test_a_pod_is_ready_only_on_a_green_node(documents, site, verdict, code):
     site.put(**verdict)
-    site.tool("sleep", "exit 1")  # ends each loop after its first round
-    site.tool("kubectl", f'echo "$@" >> {site.folder}/calls')
-    path = f"{site.bin}:/usr/bin:/bin"
+    site.tool("sleep", "exit 1")  # ends the loop after its first round
     shell, script, shared = container(documents["DaemonSet"], "gate")["command"]
     assert (shell, shared) == ("sh", "/shared")
     done = site.run("/bin/sh", script, str(site.folder), cwd=ROOT)
@@ -91,9 +86,72 @@ def test_the_daemon_set_is_ready_and_removes_the_taint_only_of_a_green_node(docu
 
     ready, *arguments = container(documents["DaemonSet"], "gate")["readinessProbe"]["exec"]["command"]
     placed = [word.replace("/shared", str(site.folder)) for word in arguments]
-    assert site.run(f"/usr/bin/{ready}", *placed, PATH=path).returncode == (0 if code == "0" else 1)
+    assert site.run(f"/usr/bin/{ready}", *placed, PATH="/usr/bin:/bin").returncode == (0 if code == "0" else 1)
 
-    (taint,) = container(documents["DaemonSet"], "taint")["args"]
-    site.run("/bin/sh", "-c", taint.replace("/shared", str(site.folder)), PATH=path, NODE="node1")
-    calls = site.folder / "calls"
-    assert (calls.read_text().splitlines() if calls.exists() else []) == called
+
+def ago(**parts):
+    return (datetime.now(timezone.utc) - timedelta(**parts)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@pytest.fixture
+def taint(documents, site):
+    """taint(code, taints, drained, nodes, settings) runs the command once: what kubectl was asked, and what was logged."""
+
+    def run(code, taints="", drained="", nodes="node1\nnode2\nnode3", **settings):
+        (copy, *scripts, shared) = pod(documents["DaemonSet"])["initContainers"][0]["command"]
+        assert (copy, shared) == ("cp", "/shared")
+        for script in scripts:
+            shutil.copy(ROOT / script, site.folder)
+        (site.folder / "code").write_text(f"{code}\n")
+        (site.folder / "nodes").write_text(f"{nodes}\n")
+        site.tool("sleep", "exit 1")
+        answers = f'"get nodes") cat {site.folder}/nodes ;; "get node") echo "{taints};{drained}" ;;'
+        site.tool("kubectl", f'case "$1 $2" in {answers} *) echo "$@" >> {site.folder}/calls ;; esac')
+        container_ = container(documents["DaemonSet"], "taint")
+        variables = {each["name"]: each["value"] for each in container_["env"] if "value" in each} | settings
+        shell, *command = (word.replace("/shared", str(site.folder)) for word in container_["command"])
+        done = site.run(f"/bin/{shell}", *command, PATH=f"{site.bin}:/usr/bin:/bin", **{**variables, "NODE": "node1"})
+        assert done.stderr == ""
+        calls = site.folder / "calls"
+        return calls.read_text().splitlines() if calls.exists() else [], done.stdout
+
+    return run
+
+
+def test_the_taint_follows_the_verdict(taint):
+    assert taint(2) == ([], "") and taint(0) == ([], "") and taint(1, taints=f"other {TAINT}") == ([], "")
+    annotated, tainted = taint(1)[0]
+    assert annotated.startswith("annotate node node1 --overwrite xpulab/drained=2")
+    assert tainted == f"taint node node1 {TAINT}:NoSchedule --overwrite"
+    assert taint(0, taints=f"other {TAINT}")[0][2:] == [f"taint node node1 {TAINT}:NoSchedule-"]
+
+
+@pytest.mark.parametrize(("minutes", "is_tainted"), [(5, False), (61, True)])
+def test_not_too_many_nodes_are_tainted_within_an_hour(taint, minutes, is_tainted):
+    calls, printed = taint(1, nodes=f"node1\nnode2 {ago(days=2)} {ago(minutes=minutes)}\nnode3")
+    assert (bool(calls), "not tainted, too many nodes" in printed) == (is_tainted, not is_tainted)
+
+
+def test_a_dry_run_logs_what_it_would_do(taint):
+    assert taint(1, XPULAB_DRY_RUN="1") == ([], "xpulab: node1 would be tainted (dry run)\n")
+    assert taint(0, taints=TAINT, XPULAB_DRY_RUN="1") == ([], "xpulab: node1 its taint would be removed (dry run)\n")
+
+
+def test_a_node_that_was_tainted_three_times_within_a_week_stays_so(taint):
+    calls, printed = taint(0, taints=TAINT, drained=" ".join(ago(days=day) for day in (6, 3, 1)))
+    assert calls == [] and "held: green, but tainted 3 times" in printed
+    assert taint(0, taints=TAINT, drained=" ".join(ago(days=day) for day in (8, 3, 1)))[0] != []
+
+
+def test_each_container_has_the_least_rights_and_only_that_which_taints_has_the_token(documents):
+    for kind in ("Job", "DaemonSet"):
+        assert pod(documents[kind])["automountServiceAccountToken"] is False
+        assert pod(documents[kind])["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for each in [*pod(documents[kind])["containers"], *pod(documents[kind]).get("initContainers", [])]:
+            rights = each["securityContext"]
+            assert (rights["allowPrivilegeEscalation"], rights["capabilities"]) == (False, {"drop": ["ALL"]})
+            assert rights.get("readOnlyRootFilesystem", False) == (kind == "DaemonSet")
+            assert any("serviceaccount" in mount["mountPath"] for mount in each["volumeMounts"]) == (each["name"] == "taint")
+    assert pod(documents["DaemonSet"])["securityContext"]["runAsNonRoot"] is True
+    (rule,) = documents["ClusterRole"]["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}

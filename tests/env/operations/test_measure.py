@@ -40,12 +40,37 @@ def test_the_gate_reads_what_it_measured_and_the_exit_codes_are_the_same(site, m
     assert [path.name for path in textfiles.iterdir()] == ["xpulab.prom"]
 
 
-def test_old_runs_are_removed_and_other_folders_stay(site):
-    for name in ("2026-01-01T000000Z", "2026-01-02T000000Z", "mine"):
-        (site.verdicts / name).mkdir(parents=True)
-    site.set(XPULAB_KEEP="2")
-    assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 0
-    assert sorted(path.name for path in site.verdicts.iterdir()) == ["2026-01-02T000000Z", *runs(site), "mine"]
+@pytest.fixture
+def pretended(site):
+    """pretended(code, settings): measure.sh with a run that ends so and a green gate; its exit code and what it printed."""
+
+    def measure(code, gate="xpulab: green", **settings):
+        said = f'[ "$3" = gate ] && exec echo "{gate}"; ls -l /proc/self/fd > {site.folder}/open'
+        site.tool(
+            "python",
+            f'{said}; until [ "$1" = --out ]; do shift; done; mkdir "$2"; cd "$2"; touch metrics.prom result.json; exit {code}',
+        )
+        site.set(XPULAB_PYTHON=str(site.bin / "python"), **settings)
+        done = site.recipe("measure.sh")
+        return done.returncode, done.stderr
+
+    return measure
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 7, 130])
+def test_its_exit_code_is_that_of_the_run_also_where_the_metrics_cannot_be_published(pretended, code):
+    assert pretended(code)[0] == code
+    exits, printed = pretended(code, XPULAB_TEXTFILES="/nowhere")
+    assert exits == code and "the metrics were not published" in printed
+
+
+def test_where_nothing_can_be_measured_its_exit_code_is_no_verdict(pretended):
+    assert pretended(0, XPULAB_VERDICTS="/proc/nowhere")[0] == 2
+
+
+def test_what_a_run_leaves_running_does_not_hold_the_lock(pretended, site):
+    pretended(0)
+    assert str(site.verdicts) not in (site.folder / "open").read_text()
 
 
 def test_a_machine_is_measured_once_at_a_time(site):
@@ -61,3 +86,21 @@ def test_a_machine_with_fewer_cards_than_expected_is_red_and_so_is_its_gate(site
     site.set(XPULAB_DEVICE="auto", XPULAB_EXPECT="8")
     assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 1
     assert gate()[0] == 1 and "show an accelerator" in gate()[1]
+
+
+def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(pretended, site):
+    site.verdicts = site.folder / "the verdicts"  # and not what "the" is
+    old = [site.verdicts / name for name in ("2026-01-01T000000Z", "2026-01-02T000000Z", "20 mine Z", "mine")]
+    others = [site.folder / "the", site.verdicts / "2026-01-03T000000Z", *old[2:]]
+    for folder in (*old, *others[:2]):
+        folder.mkdir(parents=True)
+    for folder in old:
+        (folder / "result.json").touch()
+    (site.verdicts / "2026-01-04T000000Z").symlink_to(old[2])
+    pretended(0, "xpulab: unknown", XPULAB_KEEP="1")
+    assert all(folder.is_dir() for folder in (*old, *others))  # one of them may be why the gate is red
+    pretended(0, XPULAB_KEEP="1")
+    assert not any(folder.exists() for folder in old[:2]) and all(folder.is_dir() for folder in others)
+    assert (
+        len(runs(site)) == 3 and (site.verdicts / "2026-01-04T000000Z").is_symlink()
+    )  # the last one, "20 mine Z" and the link

@@ -1,4 +1,4 @@
-"""Slurm's prolog looks at the host when a site wants it: executed with a scontrol that notes its arguments."""
+"""Slurm's prolog and epilog look at the host when a site wants it, with doubles of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import pytest
 
 
 @pytest.fixture
-def prolog(site):
-    """prolog(has, **settings) runs it on a host with these empty files; returns its exit code and what scontrol was asked."""
+def recipe(site):
+    """recipe(path, has_memory, look) runs it where /dev/shm is, or is not; returns its exit code and what scontrol was asked."""
 
-    def run(*has, **settings):
-        for name in has:
-            (site.folder / "root" / name).parent.mkdir(parents=True)
-            (site.folder / "root" / name).touch()
-        site.set(**settings)
-        site.tool("scontrol", f'printf "%s\\n" "$@" >> {site.folder}/asked')
-        done = site.recipe("slurm/prolog.sh", SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
-        asked = site.folder / "asked"
-        return done.returncode, asked.read_text().splitlines() if asked.exists() else []
+    def run(path, has_memory, look="1"):
+        (site.folder / "root").mkdir()
+        if has_memory:
+            (site.folder / "root/dev/shm").mkdir(parents=True)
+            (site.folder / "root/dev/shm/batches").touch()
+        site.set(XPULAB_CHECK_HOST=look, XPULAB_CHECKPOINTS=str(site.folder))
+        site.slurm()
+        done = site.recipe(path, SLURMD_NODENAME="node7", XPULAB_SYSTEM_ROOT=str(site.folder / "root"))
+        return done.returncode, site.asked
 
     return run
 
 
-def test_a_host_that_is_wrong_is_drained_with_its_reason(prolog):
-    code, asked = prolog(XPULAB_CHECK_HOST="1")
-    assert code == 1 and asked[:3] == ["update", "NodeName=node7", "State=DRAIN"]
-    assert asked[3] == "Reason=[node_problem] host shared-memory: /dev/shm is not mounted; look: xpulab host"
+@pytest.mark.parametrize(("path", "exits"), [("slurm/prolog.sh", 1), ("slurm/epilog.sh", 0)])
+def test_a_host_that_is_wrong_is_drained_with_its_reason(recipe, path, exits):
+    code, asked = recipe(path, has_memory=False)
+    assert code == exits and asked[0] == "State=DRAIN"
+    assert asked[1].startswith("Reason=[node_problem] host ")
 
 
+@pytest.mark.parametrize("path", ["slurm/prolog.sh", "slurm/epilog.sh"])
 @pytest.mark.parametrize(
-    ("has", "settings"),
-    [
-        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_CHECKPOINTS": "/tmp"}),
-        ((), {}),
-        (("dev/shm/batches",), {"XPULAB_CHECK_HOST": "1", "XPULAB_EXPECT": ""}),
-    ],
-    ids=["a host that is right", "a site that does not want it", "a site that names no folder"],
+    ("has_memory", "look"), [(True, "1"), (False, "0")], ids=["a host that is right", "a site that does not want it"]
 )
-def test_otherwise_the_job_starts(prolog, has, settings):
-    assert prolog(*has, **settings) == (0, [])
+def test_otherwise_the_job_starts(recipe, path, has_memory, look):
+    assert recipe(path, has_memory, look) == (0, [])

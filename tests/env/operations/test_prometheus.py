@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -12,13 +14,37 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from xpulab.files import ROOT
+
 EXPORTER = "prometheus-node-exporter"
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(shutil.which(EXPORTER) is None, reason=f"needs {EXPORTER} (Debian: {EXPORTER})"),
-]
+PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+ALERTS = """
+rule_files: [{rules}]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {{series: 'xpulab_run_green{{instance="a",device="xpu"}}', values: '0x600'}}
+      - {{series: 'xpulab_run_partial{{instance="a"}}', values: '0x600'}}
+      - {{series: 'xpulab_run_green{{instance="b",device="xpu"}}', values: '1x600'}}
+      - {{series: 'xpulab_run_partial{{instance="b"}}', values: '0x600'}}
+      - {{series: 'xpulab_run_end_time_seconds{{instance="a"}}', values: '0x3000'}}
+    promql_expr_test:
+      - expr: count by (alertname, instance) (ALERTS{{alertstate="firing"}})
+        eval_time: 10m
+        exp_samples:
+          - {{labels: '{{alertname="XpulabRed", instance="a"}}', value: 1}}
+          - {{labels: '{{alertname="XpulabManyRed"}}', value: 1}}
+      - expr: count by (instance) (ALERTS{{alertstate="firing", alertname="XpulabStale"}})
+        eval_time: 35h
+        exp_samples: []
+      - expr: count by (instance) (ALERTS{{alertstate="firing", alertname="XpulabStale"}})
+        eval_time: 38h
+        exp_samples: [{{labels: '{{instance="a"}}', value: 1}}]
+"""
 METRICS = '# HELP xpulab_run_green 1 when green.\n# TYPE xpulab_run_green gauge\nxpulab_run_green{device="xpu"} 1.0\n'
 
 
@@ -51,6 +77,26 @@ def samples(address, process):
         return {sample.name: (sample.labels, sample.value) for sample in found}
 
 
+def test_alerts_and_dashboard_ask_for_metrics_that_runs_write(operations):
+    rules = yaml.safe_load((operations / "prometheus/alerts.yml").read_text())["groups"][0]["rules"]
+    panels = json.loads((operations / "grafana/xpulab.json").read_text())["panels"]
+    asked = [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+    names = {name for expression in asked for name in re.findall(r"\b(?:xpulab|node)_\w+", expression)}
+    documented = set(re.findall(r"`((?:xpulab|node)_\w+)`", PAGE))
+    assert len(rules) > 3 and len(names) > 6 and names <= documented
+    assert all(rule["labels"]["severity"] and rule["annotations"]["description"] for rule in rules)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
+def test_an_alert_fires_for_a_red_node_and_for_a_run_that_is_old(operations, tmp_path):
+    (tmp_path / "test.yml").write_text(ALERTS.format(rules=operations / "prometheus/alerts.yml"))
+    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(shutil.which(EXPORTER) is None, reason=f"needs {EXPORTER} (Debian: {EXPORTER})")
 def test_the_file_is_renamed_into_place_and_the_exporter_shows_the_metrics_and_how_old_they_are(site):
     textfiles, source = site.folder / "textfiles", site.folder / "metrics.prom"
     textfiles.mkdir()

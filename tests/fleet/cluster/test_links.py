@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import numpy as np
 import pytest
 
+from xpulab.child import python_module
 from xpulab.fleet.cluster import exchange
 from xpulab.fleet.cluster.links import smallest_red
 
@@ -70,16 +72,16 @@ class TestSlurm:
 
     def test_two_nodes_that_do_not_work_together_are_named(self, cluster, tmp_path):
         """On node3 the task of a step that node1 is in ends at once."""
-        python = tmp_path / "python"
-        python.write_text(
+        xpulab = tmp_path / "xpulab"
+        xpulab.write_text(
             "#!/bin/sh\n"
             'if [ $SLURMD_NODENAME = node3 ] && scontrol show hostnames "$SLURM_STEP_NODELIST" | grep -q node1; then\n'
             "    echo 'xpulab-links: node3 lost the others'; exit 1\nfi\n"
-            f'exec {sys.executable} "$@"\n'
+            f'exec {shlex.join(python_module("xpulab"))} "$@"\n'
         )
-        python.chmod(0o755)
+        xpulab.chmod(0o755)
         done = cluster.run(
-            "salloc", "--nodes=3", *COMMAND, "--cards", "1", "--limit", "100", "--python", str(python), timeout=500
+            "salloc", "--nodes=3", *COMMAND, "--cards", "1", "--limit", "100", "--xpulab", str(xpulab), timeout=500
         )
         assert done.returncode == 1, done.stdout + done.stderr
         assert "RED: node1,node3: node3 lost the others" in done.stdout.splitlines()

@@ -1,6 +1,6 @@
 """A node's task in `xpulab fleet links`: its ranks exchange a known tensor with those of other nodes, and compare what came.
 
-Paddle's own launcher starts the ranks, as it starts a training. Run as `python -m`, this is the task; run as a file, a rank.
+`xpulab fleet exchange` is this task. Paddle's own launcher starts the ranks as it starts a training; as a file, this is one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def task(master: str, nodes: int, cards: int, seconds: float) -> int:
 
     master: "address:port" on the first node. cards: ranks of each node. seconds: for all of it.
     """
-    from xpulab.child import Child
+    from xpulab.child import Child, python_module
 
     with tempfile.TemporaryDirectory(prefix="xpulab-links-") as name:
-        launch = [sys.executable, "-m", "paddle.distributed.launch", "--master", master, "--nnodes", str(nodes)]
+        launch = python_module("paddle.distributed.launch", "--master", master, "--nnodes", str(nodes))
         launch += ["--nproc_per_node", str(cards), "--log_dir", name, __file__]
         with Child(launch, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
             code = launcher.wait(seconds)
@@ -86,5 +86,4 @@ def wrong(gathered: Sequence[np.ndarray], total: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    sys.exit(task(words[0], int(words[1]), int(words[2]), float(words[3])) if words else rank())
+    sys.exit(rank())

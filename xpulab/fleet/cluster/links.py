@@ -26,7 +26,6 @@ Try = Callable[[Sequence[Group]], Mapping[Group, str]]
 
 _PORTS = range(20_000, 30_000)
 """Below those that Linux assigns by itself."""
-_TASK = "xpulab.fleet.cluster.exchange"
 _STARTS_WITHIN = 60.0
 """Seconds that srun has beside those of the tasks."""
 
@@ -83,13 +82,13 @@ def _halves(group: Group) -> list[Group]:
 class Steps:
     """Tries groups as steps of the job that this process runs in.
 
-    addresses: of each node. cards: ranks of each. seconds: for one trial. python: the words that start it. options: of srun.
+    addresses: of each node. cards: ranks of each. seconds: for one trial. xpulab: the words that start it. options: of srun.
     """
 
     addresses: Mapping[str, str]
     cards: int
     seconds: float
-    python: Sequence[str]
+    xpulab: Sequence[str]
     options: Sequence[str]
     say: Callable[[str], None]
 
@@ -112,7 +111,7 @@ class Steps:
             "--mpi=none",
         ]
         srun += [f"--ntasks={len(group)}", "--cpu-bind=none", "--kill-on-bad-exit=1", "--input=none", *self.options]
-        words = [*srun, *self.python, "-m", _TASK, master, str(len(group)), str(self.cards), str(self.seconds)]
+        words = [*srun, *self.xpulab, "fleet", "exchange", master, str(len(group)), str(self.cards), str(self.seconds)]
         ran = run_child(words, self.seconds + _STARTS_WITHIN)
         if ran.status == 0:
             return ""
