@@ -303,5 +303,5 @@ def replace_in_file(path: str, old: str, new: str) -> None:
 
 def list_simulated_cards(numbers: str) -> None:
     """From now on data/hardware.yaml has a sheet of the simulated cards with this line, for this process alone."""
-    sheet = f"- card: a simulated card\n  models: [simulated]\n  {numbers}\n  source: the fault\n\n"
+    sheet = f"- card: a simulated card\n  models: [simulated]\n  {numbers}\n  source: this fault alone\n\n"
     replace_in_file("data/hardware.yaml", "- card: Kunlun P800", f"{sheet}- card: Kunlun P800")
