@@ -75,6 +75,7 @@ def demo(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr("xpulab.faults.prove.kernel_environment", lambda device: nullcontext(dict(os.environ)))
     selftest._chapter.cache_clear()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ["PYTHONPATH"], str(files.ROOT)]))  # kernels ignore this folder
     verdict = Verdict("demo", "D", "passed", None, (Group("", "proof", (Record("demo.root", "passed", "m"),)),))
     green = Result(RunOptions("cpu", "quick", 1), (verdict,), 1.0, tmp_path)
 

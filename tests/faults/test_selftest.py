@@ -53,6 +53,7 @@ def fault(tmp_path, monkeypatch):
     save(notebook, tmp_path / "demo.ipynb")
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
     selftest._chapter.cache_clear()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ["PYTHONPATH"], str(files.ROOT)]))  # kernels ignore this folder
 
     def of_demo(inject=nothing, *, name="demo", detected_by=("demo.root",), **given):
         # nested, so that it is pickled by value: the kernel cannot import this file

@@ -61,8 +61,9 @@ class _Plain:
         return getattr(self._stream, name)
 
 
+_JUDGE = ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
 _GROUPS = {
-    "To judge machines": ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations"),
+    "To judge machines": _JUDGE,
     "To learn": ("lab", "exercise", "model"),
     "To train, and to work on xpulab": ("align", "shapes", "report", "selftest", "baseline"),
 }

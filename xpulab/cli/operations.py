@@ -41,7 +41,7 @@ def init(
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(N_("{out}: {error}; name a new folder with --out", out=out, error=error.strerror)) from error
-    print(f"{out}: {', '.join(texts)}; {nodes} nodes with {cards} {device} each. docs/operations.md says where they belong")
+    print(f"{out}: {', '.join(texts)}; {nodes} nodes with {cards} {device} each. docs/schedulers.md says where they belong")
 
 
 def _site(question: tuple[str, ...]) -> tuple[str, int, int]:

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def recipe(site):
-    """recipe(path, has_memory, look) runs it where /dev/shm is, or is not; returns its exit code and what scontrol was asked."""
+    """recipe(path, has_memory, look) runs it with /dev/shm or without; returns exit code and what scontrol was asked."""
 
     def run(path, has_memory, look="1"):
         (site.folder / "root").mkdir()

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from xpulab.files import ROOT
 
 EXPORTER = "prometheus-node-exporter"
-PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/schedulers.md").read_text(encoding="utf-8")
 ALERTS = """
 rule_files: [{rules}]
 evaluation_interval: 1m
