@@ -19,7 +19,6 @@ import paddle.nn.functional as F
 from xpulab.chapters.shared.kept_bits import LONG, SIDE, gradient
 from xpulab.chapters.shared.precision import supported_types
 from xpulab.checks.table import Table
-from xpulab.devices import judged_as
 from xpulab.reference.bounds import BITS, HALVES
 
 Add = Callable[[paddle.Tensor], paddle.Tensor]
@@ -61,7 +60,7 @@ def least_bits(name: str, dtype: str, length: int, device: str) -> int:
     Source: cuBLAS may add in the type of the result unless CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION is set, see
     cublasMath_t in NVIDIA's documentation of CUDA 12. Of the library of a Kunlun XPU nothing is documented. Not run on a card.
     """
-    may_be_in_parts = name in PRODUCTS and dtype in HALVES and length > SIDE and judged_as(device) in ("gpu", "xpu")
+    may_be_in_parts = name in PRODUCTS and dtype in HALVES and length > SIDE and device in ("gpu", "xpu")
     return BITS[dtype] if may_be_in_parts else LARGEST_POWER[dtype]
 
 
@@ -85,7 +84,7 @@ def bits_of_parts(device: str) -> dict[str, int]:
 
     Measured on a GPU or XPU; {} elsewhere. Never fewer than least_bits() asks for: a bound must not grow with a defect.
     """
-    halves = [dtype for dtype in supported_types(device) if dtype in HALVES and judged_as(device) in ("gpu", "xpu")]
+    halves = [dtype for dtype in supported_types(device) if dtype in HALVES and device in ("gpu", "xpu")]
     found = {dtype: min(bits_of_sum(SUMS[name], dtype, LONG) for name in PRODUCTS) for dtype in halves}
     return {dtype: max(bits, BITS[dtype]) for dtype, bits in found.items() if bits < LARGEST_POWER[dtype]}
 

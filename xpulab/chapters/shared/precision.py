@@ -13,7 +13,6 @@ import paddle
 
 from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.table import Table
-from xpulab.devices import judged_as
 from xpulab.doctor.matmul_mode import matmul_mode
 from xpulab.reference.bounds import BITS as BITS
 from xpulab.reference.bounds import bound as bound
@@ -48,7 +47,7 @@ def expected_bits_of_products(device: str) -> dict[str, int]:
     capability 8.0 or higher may compute float32 in TF32: Paddle's switch says whether, and NVIDIA_TF32_OVERRIDE=0 forbids it.
     Source: set_cublas_switch in paddle/fluid/pybind/pybind.cc, test/legacy_test/test_tf32_cublas.py; not run on a GPU or XPU.
     """
-    if judged_as(device) == "xpu":
+    if device == "xpu":
         return {dtype: BITS_OF_MODE[mode] for dtype, mode in matmul_mode().items() if mode in BITS_OF_MODE}
     if device == "gpu" and _tf32_on_gpu():
         return {"float32": BITS_OF_MODE["TF32"]}
