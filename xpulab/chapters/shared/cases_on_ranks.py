@@ -22,15 +22,17 @@ def on_ranks(
     device: str,
     compare: Callable[[Case, list[Any]], Any],
     members: Callable[[Case], Collection[int]],
+    start: Callable[[Sequence[Case]], Any] = lambda cases: None,
 ) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`, of a function that measures a case on each of its ranks.
 
     compare: from what these returned to the value of the case; an error that all of them raised, or a text that one returned,
-    is the value itself. members: of a case its ranks, of n. The run raises RanksFailed where only some raised an error.
+    is the value itself. members: of a case its ranks, of n. start: what each rank does first, for all cases.
+    The run raises RanksFailed where only some raised an error.
     """
 
     def run(cases: Sequence[Case]) -> list[Any]:
-        of_ranks = ranks.run(_run, n, measure, list(cases), members, device=device, time_limit=300.0)
+        of_ranks = ranks.run(_run, n, measure, list(cases), members, start, device=device, time_limit=300.0)
         answers = [[of_ranks[rank][case.name] for rank in sorted(members(case))] for case in cases]
         texts = [next((each for each in of_case if isinstance(each, str)), None) for of_case in answers]
         found = zip(cases, answers, texts, strict=True)
@@ -39,9 +41,15 @@ def on_ranks(
     return run
 
 
-def _run(measure: Callable[[Case], Any], cases: Sequence[Case], members: Callable[[Case], Collection[int]]) -> dict[str, Any]:
+def _run(
+    measure: Callable[[Case], Any],
+    cases: Sequence[Case],
+    members: Callable[[Case], Collection[int]],
+    start: Callable[[Sequence[Case]], Any],
+) -> dict[str, Any]:
     """On a rank: by name of each case that it has a part in what it measures, an error as text."""
     dist.init_parallel_env()
+    start(cases)
     found: dict[str, Any] = {}
     for case in cases:
         if dist.get_rank() in (own := members(case)):
