@@ -13,6 +13,9 @@ import builtins
 import sys
 from collections.abc import Collection
 
+from pyflakes.checker import Checker
+from pyflakes.messages import UndefinedName
+
 from xpulab.checks.shown import red_lines, show
 from xpulab.doctor import paddle_facts
 from xpulab.doctor.detect import detect
@@ -61,20 +64,8 @@ class _LeavesOut(ast.NodeTransformer):
 
 def undefined_names(tree: ast.AST, defined: Collection[str]) -> list[str]:
     """The names that a cell uses, and that neither it nor `defined` nor Python itself defines, in alphabetical order."""
-    used: set[str] = set()
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-    return sorted(name for name in used - bound if name not in defined and not hasattr(builtins, name))
+    problems = Checker(tree, builtins={*defined, *dir(builtins)}).messages
+    return sorted({problem.message_args[0] for problem in problems if isinstance(problem, UndefinedName)})
 
 
 def _show(text: str, metadata: dict[str, object]) -> None:

@@ -17,17 +17,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    FLOATS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    computed,
-    drawn,
-    moved,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, drawn, moved
 from xpulab.chapters.tensors.index_grids import TYPES
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
