@@ -6,7 +6,6 @@ A case is (kind, name, how): the checkpoint <folder>/<kind>/checkpoint-2, the na
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.chapters.shared import processes
+from xpulab.checks.digest import digest_of
 
 Case = tuple[str, str, str]
 
@@ -92,23 +92,10 @@ def makes(file: Path, load: Callable[[], Any]) -> bool:
 
 def _outcome(load: Callable[[str, Path], Any], kind: str, checkpoint: Path) -> str:
     """A digest of all that loading gives, or "error: " and its text."""
-    digest = hashlib.sha256()
     try:
-        _add(digest, load(kind, checkpoint))
+        return digest_of(load(kind, checkpoint)) or "error: it gives something that has no bits"
     except Exception as error:
         return f"error: {type(error).__name__}: {error}"
-    return digest.hexdigest()
-
-
-def _add(digest: Any, value: Any) -> None:
-    """Add every value of nested lists and dicts to the digest: arrays with their bytes, the rest as text."""
-    if isinstance(value, dict):
-        value = [part for key, item in value.items() for part in (key, item)]
-    if isinstance(value, list | tuple):
-        for each in value:
-            _add(digest, each)
-    else:
-        digest.update(value.tobytes() if hasattr(value, "tobytes") else repr(value).encode())
 
 
 def _reaction(outcome: str | None, undamaged: str, name: str) -> str:

@@ -67,17 +67,15 @@ def error_of_all(error: Exception, case: str, n: int) -> str:
     case: unique in the run, and the same on these ranks. Raises RuntimeError when fewer come here within RAISE_TIMEOUT: the
     others may wait for them.
     """
-    message = format_error(error)
-    if n > 1 and not _all_come(f"xpulab raised {case}", n):
-        raise RuntimeError(f"{case}: {message}") from error
-    return message
-
-
-def _all_come(key: str, n: int) -> bool:
+    message, key = format_error(error), f"xpulab raised {case}"
+    if n == 1:
+        return message
     store: Any = dist.collective._default_store
     until = time.monotonic() + RAISE_TIMEOUT
     count = store.add(key, 1)
-    while count < n and time.monotonic() < until:
+    while count < n:
+        if time.monotonic() >= until:
+            raise RuntimeError(f"{case}: {message}") from error
         time.sleep(0.01)
         count = store.add(key, 0)
-    return bool(count >= n)
+    return message

@@ -150,8 +150,14 @@ def versions() -> dict[str, str]:
 
 def _record_run_context(device: Device) -> None:
     driver, card_facts = _cards(device)
-    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
-    _display(ledger.run_context)
+    run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
+    ledger.run_context = run_context
+    line = f"{device.name}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
+    flags = (*REPEATABLE.get(device.name, ()), "FLAGS_use_stride_kernel")
+    line += "".join(f", {flag}={os.environ[flag]}" for flag in flags if flag in os.environ)
+    from IPython.display import display
+
+    display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
 def _meant() -> str:
@@ -231,15 +237,6 @@ def _facts(card: Card) -> CardFacts:
     """What a report shows of a card; its link as the operating system shows it."""
     shown = {field.name: getattr(card, field.name) for field in fields(CardFacts) if field.name != "link"}
     return CardFacts(**shown, link=link_of(card.pci_address) if card.pci_address else None)
-
-
-def _display(run_context: RunContext) -> None:
-    from IPython.display import display
-
-    line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
-    flags = (*REPEATABLE.get(run_context.device, ()), "FLAGS_use_stride_kernel")
-    line += "".join(f", {flag}={os.environ[flag]}" for flag in flags if flag in os.environ)
-    display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
 def _kind(place: Any) -> str:

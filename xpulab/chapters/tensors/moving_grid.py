@@ -94,16 +94,6 @@ def _set(target: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
     return target
 
 
-def _padded(row: int) -> Move:
-    """An embedding of which this row is padding: it is read as zeros, and has no gradient."""
-    return Move(
-        lambda x, axis, index: F.embedding(index, x, padding_idx=row),
-        lambda x, axis, index: np.where((index == row % len(x))[:, None], 0, x[index]),
-        "embedding",
-        2,
-    )
-
-
 SELECTIONS = {
     "gather": Move(
         lambda x, axis, index: paddle.gather(x, index, axis), lambda x, axis, index: np.take(x, index, axis), "gather"
@@ -127,7 +117,12 @@ SELECTIONS = {
         "masked_select",
     ),
     "embedding": Move(lambda x, axis, index: F.embedding(index, x), lambda x, axis, index: x[index], "embedding", 2),
-    "embedding, the last row is padding": _padded(-1),
+    "embedding, the last row is padding": Move(  # it is read as zeros, and has no gradient
+        lambda x, axis, index: F.embedding(index, x, padding_idx=-1),
+        lambda x, axis, index: np.where((index == len(x) - 1)[:, None], 0, x[index]),
+        "embedding",
+        2,
+    ),
     "one_hot": Move(
         lambda x, axis, index: _where_hot(F.one_hot(index, x.shape[0]), x),
         lambda x, axis, index: np.where(index[:, None] == np.arange(len(x)), x, 0),
