@@ -340,7 +340,8 @@ def add_row(n: int, device: str) -> Callable[[Table, Case, Sequence[str] | str],
         call = call_of(case, n)
         found = answers
         if isinstance(answers, str):  # the error that every member raised
-            found = [format_undeclared(answers, device, call.kind, call.dtype, call.op, call.form)] * len(call.members)
+            error = format_undeclared(f"refused: {answers}", device, call.kind, call.dtype, call.op, call.form)
+            found = [error] * len(call.members)
         right, wrong = (_digests(call, device, change) for change in (lambda values: values, off_by_a_place))
         rows.equal(case.name, found, right, control=wrong)
 

@@ -21,7 +21,7 @@ from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.parameters import check_parameters
 from xpulab.checks.ledger import ledger
 from xpulab.devices import DEVICES, REPEATABLE, SIMULATED, WHEELS
-from xpulab.doctor import meant, paddle_facts
+from xpulab.doctor import meant
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
 from xpulab.doctor.nvml import read_nvml
@@ -112,24 +112,6 @@ def synchronize(device: Device) -> None:
         import paddle
 
         paddle.device.synchronize()
-
-
-def computes() -> bool:
-    """Whether the device that use_device chose still computes; True for the CPU, and where none was chosen.
-
-    After some errors every later call of the process fails: CUDA's 700 (an illegal access), an exception of an XPU. The harness
-    asks after a cell that raised.
-    """
-    device = ledger.device
-    if device == "cpu" or paddle_facts.failed():
-        return True
-    from paddle.base import dygraph
-
-    try:
-        with dygraph.guard(f"{device}:0"):  # whatever mode and device the cell has left
-            return _sum() == _SUM
-    except Exception:  # of any class: what a lost device raises differs between builds
-        return False
 
 
 def machine() -> dict[str, Any]:

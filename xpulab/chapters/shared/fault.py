@@ -69,7 +69,6 @@ class Fault:
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
     level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
-    not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     kernel: what it breaks, as data/refusals.yaml names it: it is not tried where that declares that the machine lacks it.
     """
 
@@ -83,7 +82,6 @@ class Fault:
     sim_faults: str = ""
     level: str = "quick"
     smoke: tuple[str, ...] = ()
-    not_run: str = ""
     kernel: str = ""
 
     @property
@@ -114,6 +112,7 @@ def fault(
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault, the checks first.
 
+    not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
     after: the function is called when it has returned, with its result before the arguments of the call. What the function
@@ -150,7 +149,6 @@ def fault(
             sim_faults=sim_faults,
             level=level,
             smoke=smoke,
-            not_run=not_run,
             kernel=kernel,
         )
 
@@ -238,7 +236,7 @@ def _follow(names: tuple[str, ...], function: Callable[..., Any]) -> None:
 
 def _break(names: tuple[str, ...], function: Injection) -> None:
     """Call the function, which must put something else in the place of each name."""
-    before = {name: _original_if_any(name) for name in names if name not in WITHOUT_A_NAME}
+    before = {name: original(name) for name in names if name not in WITHOUT_A_NAME}
     function()
     for name, stored in before.items():
         if original(name) is stored:
@@ -247,14 +245,6 @@ def _break(names: tuple[str, ...], function: Injection) -> None:
 
 _FORMS: dict[str, Callable[..., None]] = {"wraps": _wrap, "after": _follow, "replaces": _replace, "breaks": _break}
 """By the argument of `fault` what it does with the names and the fault's function."""
-
-
-def _original_if_any(name: str) -> Any:
-    """As original; None for a module that the fault's function makes importable first."""
-    try:
-        return original(name)
-    except LookupError:
-        return None
 
 
 def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,7 @@ Reference implementation: numpy, applied in two steps, because Paddle applies in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -284,23 +284,23 @@ CRASHES_ON_SIM: Rules = {
 }
 
 
-def reading(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of reading by index. types: those of the tensor."""
-    return Grid(_axes_of(types), RULES, EMPTY, each="index")
+AXES: dict[str, Any] = {
+    "index": INDICES,
+    "dtype": TYPES,
+    "shape": SHAPES,
+    "layout": LAYOUTS,
+    "positions": tuple(POSITIONS),
+    "strides": {"1": 1, "0": 0},
+}
+"""Those of reading and of writing."""
 
 
-def writing(device: str, types: Sequence[str] = TYPES) -> Grid:
+def reading() -> Grid:
+    """The grid of reading by index."""
+    return Grid(AXES, RULES, EMPTY, each="index")
+
+
+def writing(device: str) -> Grid:
     """The grid of assigning by index on this device: cpu, gpu, xpu or sim."""
     rules = {**RULES, **RULES_OF_WRITING, **CRASHES, **(CRASHES_ON_SIM if device == "sim" else {})}
-    return Grid({**_axes_of(types), "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")
-
-
-def _axes_of(types: Sequence[str]) -> dict[str, Any]:
-    return {
-        "index": INDICES,
-        "dtype": types,
-        "shape": SHAPES,
-        "layout": LAYOUTS,
-        "positions": tuple(POSITIONS),
-        "strides": {"1": 1, "0": 0},
-    }
+    return Grid({**AXES, "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")
