@@ -21,19 +21,19 @@ from xpulab.doctor import paddle_facts
 from xpulab.doctor.detect import detect
 from xpulab.doctor.installation import failed_import
 from xpulab.doctor.paddle_facts import PaddleFacts
-from xpulab.doctor.probe import TIMEOUT, probe_import
+from xpulab.doctor.probe import probe_import
 from xpulab.records.planned import names_in
 from xpulab.records.record import METADATA_KEY, Record
 
 
-def paddle_works(timeout: float = TIMEOUT) -> bool:
+def paddle_works() -> bool:
     """Whether `import paddle` works, tried in a process of its own, since it may also crash or hang.
 
     When it does not, this shows what it means and the command that fixes it, and later cells that need Paddle are left out.
     """
     if "paddle" in sys.modules:
         return True
-    step = probe_import(timeout)
+    step = probe_import()
     if step.outcome == "ok":
         return True
     finding = failed_import(detect().device, "paddle", step)

@@ -69,6 +69,7 @@ class Fault:
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
     level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
+    not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     kernel: what it breaks, as data/refusals.yaml names it: it is not tried where that declares that the machine lacks it.
     """
 
@@ -82,6 +83,7 @@ class Fault:
     sim_faults: str = ""
     level: str = "quick"
     smoke: tuple[str, ...] = ()
+    not_run: str = ""
     kernel: str = ""
 
     @property
@@ -112,7 +114,6 @@ def fault(
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault, the checks first.
 
-    not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
     after: the function is called when it has returned, with its result before the arguments of the call. What the function
@@ -149,6 +150,7 @@ def fault(
             sim_faults=sim_faults,
             level=level,
             smoke=smoke,
+            not_run=not_run,
             kernel=kernel,
         )
 

@@ -180,15 +180,15 @@ def _is_lacked(kernel: str, dtype: str) -> bool:
     return any(lacked(name, dtype, form) for name, form in used)
 
 
-def moves(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators without an index, on the device in use. types: those of the tensor."""
-    axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
+def moves() -> Grid:
+    """The grid of operators without an index, on the device in use."""
+    axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     return Grid(axes, RULES, EMPTY, each="operator")
 
 
-def selections(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators that read at positions, on the device in use. types: those of the tensor."""
-    axes: dict[str, Any] = {"operator": tuple(SELECTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
+def selections() -> Grid:
+    """The grid of operators that read at positions, on the device in use."""
+    axes: dict[str, Any] = {"operator": tuple(SELECTIONS), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     rules: Rules = {
         **RULES,
         "nothing is read from an axis without elements": lambda shape: 0 in shape,
