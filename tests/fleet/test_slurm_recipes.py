@@ -28,7 +28,6 @@ OPERATOR = "fan is loud"
 SETTINGS = """XPULAB_PYTHON={python}
 XPULAB_VERDICTS={folder}/verdicts/$XPULAB_NODE
 XPULAB_DEVICE=cpu
-XPULAB_REQUIRE=
 [ ! -r {folder}/settings-$XPULAB_NODE ] || . {folder}/settings-$XPULAB_NODE
 """
 WRAPPER = """#!/bin/sh
@@ -174,7 +173,7 @@ def test_without_a_verdict_that_is_young_a_node_gets_a_comment_and_is_not_draine
 def test_a_node_without_its_cards_is_drained_although_its_verdict_is_green(site):
     site.set("node2", "XPULAB_DEVICE=xpu\nXPULAB_EXPECT=8")
     site.wait(lambda: site.cluster.state("node2") == "drained", "node2 drained")
-    assert site.cluster.reason("node2").endswith("rerun: xpulab cards 8 --device xpu")
+    assert site.cluster.reason("node2").endswith("rerun: xpulab host --expect 8 --device xpu --beside-jobs")
 
 
 @pytest.mark.parametrize("line", ["", "XPULAB_WITHOUT_VERDICT=1"], ids=["red", "no verdict where the site wants one"])

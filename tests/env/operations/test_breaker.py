@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -91,7 +92,7 @@ def test_no_more_than_so_many_nodes_are_drained_within_an_hour(site, recipe, pat
     ids=["after another", "before another", "with one that is named before", "with one that is named after", "no answer"],
 )
 def test_of_nodes_that_are_drained_at_once_the_first_stay(site, rows, is_too_many):
-    script = f". {OPERATIONS}/breaker.sh; ago() {{ echo 2026-01-01T00:00:00; }}; printf '{rows}' | is_too_many node7"
+    script = f". {OPERATIONS}/breaker.sh; ago() {{ echo 2026-01-01T0$(($1 < 0)):00:00; }}; printf '{rows}' | is_too_many node7"
     done = site.run("/bin/sh", "-c", script, PATH="/usr/bin:/bin", XPULAB_MOST_DRAINED="1")
     assert (done.returncode == 0, done.stderr) == (is_too_many, "")
 
@@ -112,6 +113,35 @@ def test_a_node_that_was_drained_three_times_within_a_week_is_held_until_an_oper
         assert site.asked == [asked]  # the comment was emptied, the operator has not resumed it
 
 
+def test_what_is_no_time_in_a_comment_holds_no_node_and_stops_no_drain(site, recipe):
+    far = (datetime.now(timezone.utc) + timedelta(days=400)).strftime("%Y-%m-%dT%H:%M:%S")
+    site.put()
+    site.slurm("drained", DRAIN_REASON, f"xpulab: red; drained 9 9 9 {far} {far} {far}")
+    recipe("health_check.sh")
+    assert site.asked[0] == "State=RESUME"
+    site.put(red=True, hours=0.5)
+    site.slurm(nodes="\n".join(f"node{number}|{at}|{DRAIN_REASON}" for number, at in enumerate(("9", "Unknown", far))))
+    recipe("health_check.sh")
+    assert "State=DRAIN" in site.asked
+
+
+def test_where_the_number_that_holds_a_node_is_none_it_is_held(site):
+    site.put()
+    site.slurm("drained", DRAIN_REASON)
+    site.set(XPULAB_HOLD_AFTER="three")
+    site.recipe("slurm/health_check.sh", SLURMD_NODENAME="node7")
+    assert site.asked[0].startswith("Reason=[node_problem] xpulab held: ")
+
+
+def test_a_node_that_cannot_be_resumed_is_counted_as_drained(site, recipe):
+    site.put(red=True)
+    site.slurm(nodes=drained())
+    other = f"node6|{ago(minutes=1)}|{DRAIN_REASON}"  # at the same time as this one
+    at_once = f'case "$*" in *State=DRAIN*) echo "{other}" >> {site.folder}/nodes ;; *State=RESUME*) exit 1 ;; esac'
+    site.tool("scontrol", f'[ "$1" = show ] && exit; {at_once}; shift 2; printf "%s\\n" "$@" >> {site.folder}/asked')
+    assert recipe("prolog.sh")[0] == 1 and site.asked[:1] == ["State=DRAIN"] and len(site.asked) == 2
+
+
 def test_a_prolog_that_wants_a_verdict_drains_with_a_reason_that_a_green_verdict_undoes(site, recipe):
     site.slurm()
     assert recipe("prolog.sh", XPULAB_WITHOUT_VERDICT="1")[0] == 1
@@ -130,14 +160,35 @@ def test_where_slurm_does_not_answer_nothing_is_drained_and_the_job_starts(site)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose health check this is")
-@pytest.mark.parametrize("path", ["xpulab/start.py", "env/operations/settings.sh", "xpulab.conf", "clone"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "xpulab/start.py",
+        "env/operations/settings.sh",
+        "notebooks/00_environment.ipynb",
+        "data/schema/gate.schema.json",
+        "venv/pyvenv.cfg",
+        "venv/lib/python3.10/site-packages/typer/core.py",
+        "base/lib/python3.10/json/decoder.py",
+        "xpulab.conf",
+        "clone",
+    ],
+)
 @pytest.mark.parametrize("how", ["its owner", "everybody"])
 def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
-    clone = tmp_path / "clone"
-    shutil.copytree(OPERATIONS, clone / "env/operations")
-    (clone / "xpulab").mkdir()
+    clone = tmp_path / "opt"
+    clone.symlink_to(tmp_path / "clone")  # the folders above what a link names count too
+    shutil.copytree(OPERATIONS, tmp_path / "clone/env/operations")
+    for name in ("xpulab/start.py", path, "base/bin/python", "venv/bin/none"):
+        if "/" in name and not (clone / name).exists():
+            (clone / name).parent.mkdir(parents=True)
+            (clone / name).touch()
     (clone / "xpulab/start.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    site.set(XPULAB_HOME=str(clone))
+    (clone / "base/bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (clone / "base/bin/python").chmod(0o755)
+    (clone / "venv/bin/python").symlink_to(tmp_path / "clone/base/bin/python")
+    (clone / "env/.#edit").symlink_to("nobody@nowhere.1")  # as an editor leaves it: nobody can change that
+    site.set(XPULAB_HOME=str(clone), XPULAB_PYTHON=f"{clone}/venv/bin/python")
 
     def check():
         script = f'here={clone}/env/operations; . "$here/settings.sh"; xpulab_verdict'  # as each recipe begins
@@ -146,9 +197,10 @@ def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
     check()
     assert (tmp_path / "ran").exists()  # the control
     (tmp_path / "ran").unlink()
-    changed = {"xpulab.conf": site.folder / path, "clone": clone}.get(path, clone / path)
+    changed = {"xpulab.conf": site.folder / path, "clone": tmp_path / path}.get(path, clone / path)
     os.chown(changed, 65534, 0) if how == "its owner" else changed.chmod(0o777)
-    assert f"xpulab: unknown, root runs nothing that others can change: {changed}; chown -R root:root {clone}" in check()
+    assert "xpulab: unknown, root runs nothing that others can change: " in (said := check())
+    assert f"{path.replace('clone', 'opt')}; chown -R root:root {clone}/; " in said.replace("/./", "/")
     assert not (tmp_path / "ran").exists()
 
 
