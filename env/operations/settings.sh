@@ -12,16 +12,20 @@ refuse() { # REASON: nothing is run here, and no verdict is known
     XPULAB_REFUSED=${XPULAB_REFUSED:-$1}
 }
 
+# Packages that the questions below do not import: thousands of files, for a check of some seconds. measure.sh looks at all of them.
+: "${unused=$(printf ' ! -name %s' _distutils_hack annotated_doc annotated_types arrow attr attrs click dateutil fqdn idna isoduration \
+    jsonschema jsonschema_specifications markdown_it mdurl packaging pydantic pydantic_core pygments referencing rich rpds shellingham \
+    typer typing_inspection uri_template webcolors yaml)}"
 everybody='-perm -002 ! ( -type d -perm -1000 )' # in a sticky folder nobody renames what others own
 others="! -uid 0 -o $everybody -o -perm -020 ! -gid 0 ! ( -type d -perm -1000 )"
 
 # changeable BELOW ABOVE PATH ...: the first of these paths and of what is below them that fits BELOW, or of the folders above them
-# that fits ABOVE. Packages of the Python that made a .venv, and links that lead nowhere, are left out.
+# that fits ABOVE. Packages of the Python that made a .venv, others that are not imported, and links that lead nowhere are left out.
 changeable() {
     below=$1 above=$2
     shift 2
     # shellcheck disable=SC2086 # words of find
-    find -L "$@" -name site-packages -prune -o ! -type l \( $below \) -print -quit 2>/dev/null
+    find -L "$@" -name site-packages -prune -o -regex '.*/site-packages/\./[^/]*' -type d $unused -prune -o ! -type l \( $below \) -print -quit 2>/dev/null
     for path in "$@"; do
         shift
         for folder in "$path" "$(readlink -f "$path")"; do

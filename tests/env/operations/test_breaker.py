@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from datetime import datetime, timedelta, timezone
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.env.operations.conftest import DRAIN_REASON, OPERATIONS
+from xpulab.files import ROOT
 
 
 def ago(**parts):
@@ -202,6 +204,21 @@ def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
     assert "xpulab: unknown, root runs nothing that others can change: " in (said := check())
     assert f"{path.replace('clone', 'opt')}; chown -R root:root {clone}/; " in said.replace("/./", "/")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", [("gate", "/nowhere"), ("gate", "--bogus"), ("host", "--json"), ("host", "--reason")])
+def test_root_looks_at_every_package_that_its_questions_import(site, command):
+    listed = site.run("/bin/sh", "-c", f'here={OPERATIONS}; . "$here/settings.sh"; echo $unused').stdout.split()
+    (site.folder / "imports.py").write_text(
+        "import atexit, runpy, sys\n"
+        "files = lambda: (getattr(module, '__file__', '') for module in sys.modules.values())\n"
+        "atexit.register(lambda: print(*files(), file=sys.__stderr__))\n"
+        "del sys.argv[0]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = (sys.executable, str(site.folder / "imports.py"), str(ROOT / "xpulab/start.py"))
+    files = re.findall(r"/site-packages/([^/ ]+)/\S", site.run(*program, "xpulab", *command).stderr)
+    assert {"typer"} <= {*files} <= {*listed[2::3], "coverage"}
 
 
 @pytest.mark.parametrize(
