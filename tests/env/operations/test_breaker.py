@@ -206,9 +206,21 @@ def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("name", "is_asked"), [("typer", False), ("paddle", True)])
+def test_a_measurement_looks_at_all_packages_and_a_health_check_at_those_that_it_imports(site, tmp_path, name, is_asked):
+    package = tmp_path / "lib/python3.10/site-packages" / name
+    package.mkdir(parents=True)
+    os.chown(package, 65534, 0)
+    site.put()
+    assert (site.recipe("node-problem-detector/check_xpulab.sh").returncode == 0) == is_asked
+    done = site.recipe("measure.sh", site.notebook(), "--cold")
+    assert done.returncode == 2 and "root runs nothing that others can change" in done.stderr
+
+
 @pytest.mark.parametrize("command", [("gate", "/nowhere"), ("gate", "--bogus"), ("host", "--json"), ("host", "--reason")])
 def test_root_looks_at_every_package_that_its_questions_import(site, command):
-    listed = site.run("/bin/sh", "-c", f'here={OPERATIONS}; . "$here/settings.sh"; echo $unused').stdout.split()
+    listed = site.run("/bin/sh", "-c", f'here={OPERATIONS}; . "$here/settings.sh"; echo $not_imported').stdout.split()
     (site.folder / "imports.py").write_text(
         "import atexit, runpy, sys\n"
         "files = lambda: (getattr(module, '__file__', '') for module in sys.modules.values())\n"
