@@ -61,7 +61,7 @@ class _Plain:
         return getattr(self._stream, name)
 
 
-_JUDGE = ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
+_JUDGE = ("run", "gate", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
 _GROUPS = {
     "To judge machines": _JUDGE,
     "To learn": ("lab", "exercise", "model"),
