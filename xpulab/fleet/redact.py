@@ -76,13 +76,13 @@ PATTERNS = {
         re.DOTALL,
     ),
     "token": re.compile(
-        r"(?<![\w-])(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w.-]{20,}"
+        r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w.-]{20,}"
         r"|A(?:KIA|SIA)[0-9A-Z]{16}|(?:bce-v3/)?ALTAK[A-Za-z0-9-]{16,}(?:/[A-Za-z0-9]+)?|LTAI[A-Za-z0-9]{12,}|STS\.[A-Za-z0-9]{16,}"
         r"|AKID[A-Za-z0-9]{13,}|AKLT[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|\w{3}8Q~[\w.~-]{30,}"
         r"|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,}|dckr_[op]at_[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{20,}|whsec_[\w+/=]{20,}"
         r"|sk-[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|wandb_v1_\w{20,}|KGAT_\w{20,}|ms-[0-9a-f]{8}-[0-9a-f-]{27}"
         r"|hv[sbr]\.[\w-]{20,}|dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{40,}|gl(?:sa|c)_[\w=]{20,}|AT[AC]TT3[\w=-]{20,}"
-        r"|SG\.[\w-]{16,}\.[\w-]{16,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}|x(?:ox[abeprs]|app)-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+        r"|AGE-SECRET-KEY-1[0-9A-Z]{50,}|x(?:ox[abeprs]|app)-[\w-]{10,})|(?<![\w-])(?:SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
     ),
     "webhook": re.compile(
         r"(?P<kept>hooks\.slack(?:-gov)?\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/|/bot/v2/hook/"
@@ -102,10 +102,10 @@ PATTERNS = {
     "argument": re.compile(
         r"(?i)(?P<kept>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|pass(?:word|wd|phrase)?|pwd|secret|pat|[as]k|(?:api|access|secret)[-_]?key)(?:=|\s+)"
         r"|\bsshpass +-p *|\bcurl [^\n]{0,500}?(?:-u|--user) +|\b(?:docker|podman|nerdctl|skopeo) login [^\n]{0,500}?-p +"
-        r"|\blogin +\S+ +password +|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
+        r"|\blogin +\S{1,64} +password +|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
     ),
     "assignment": re.compile(
-        rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|(?:user(?:name)?|login){_QUOTE}?\s*[=:]\s*\S+[\s,;]+pass(?=\W)){_IS}){_VALUE}"
+        rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|(?:user(?:name)?|login){_QUOTE}?\s*[=:]\s*\S{1,64}[\s,;]{1,8}pass(?=\W)){_IS}){_VALUE}"
     ),
     "field": re.compile(
         rf"(?i)(?P<kept>(?:{_TOKEN}|(?<![\w-])pass|(?<![A-Za-z0-9])[as]k)(?:{_QUOTE}\s*:\s*{_QUOTE}"
