@@ -190,7 +190,23 @@ def places(value, path=()):
         yield from places(value[key], (*path, key))
 
 
-OTHER_VALUES = (None, True, -1, 1e999, 10**30, 10**400, 1.7e308, 5e-324, "nan", "\ud800", json.loads("[" * 400 + "]" * 400), "x\x1b[31m; touch x\n", ["a", 1], {"a": []}, [None])
+OTHER_VALUES = (
+    None,
+    True,
+    -1,
+    1e999,
+    10**30,
+    10**400,
+    1.7e308,
+    5e-324,
+    "nan",
+    "\ud800",
+    json.loads("[" * 400 + "]" * 400),
+    "x\x1b[31m; touch x\n",
+    ["a", 1],
+    {"a": []},
+    [None],
+)
 
 
 def test_whatever_stands_in_a_result_is_compared_or_refused(tmp_path):

@@ -17,7 +17,7 @@ LINES = {  # each with one secret, which holds the word planted
     "environment": "echo planted-sk planted-license planted-sshpass",
     "yaml": "ak = planted" + HEX,
     "log": "PASS: planted7",
-    "login": "user: liwei\npass: planted",
+    "login": "user=liwei pass=planted",
     "uppercase": "PASS=planted",
     "names": "BCE_SK=planted XPULAB_LICENSE=planted SSHPASS=planted GH_PAT=planted",
     "cookie": "Set-Cookie: session=planted; user=planted",

@@ -12,14 +12,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from itertools import chain
 from typing import Any
 
 from xpulab import __version__, child
-from xpulab.devices import LAUNCHER_VARIABLES
-from xpulab.doctor.meant import VISIBILITY_VARIABLES
 from xpulab.doctor.tool import run_tool
-from xpulab.fleet.redact import SECRET_NAME
 from xpulab.records.origin import commit
 
 TOOLS = (
@@ -39,22 +35,17 @@ ABOUT_CARDS = re.compile(r"xpu|kunlun|kl3|NVRM|nvidia|\bXid\b|pcieport|\bAER\b|O
 """Lines of the kernel's log about cards, their links, and processes that were killed for memory; the last of them are kept."""
 KERNEL_LINES = 2000
 
-VARIABLES = frozenset(
-    {
-        *chain(*VISIBILITY_VARIABLES.values()),
-        *LAUNCHER_VARIABLES,
-        *("LD_LIBRARY_PATH", "BKCL_SOCKET_IFNAME", "BKCL_RDMA_NICS", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "GLOO_SOCKET_IFNAME"),
-        *("NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG", "NCCL_TOPO_FILE", "CUDA_HOME", "CUDA_DEVICE_ORDER", "XPU_BLACK_LIST"),
-        *("PADDLE_TRAINER_ID", "PADDLE_MASTER", "PADDLE_NNODES", "PADDLE_DISTRI_BACKEND", "PADDLE_XCCL_BACKEND"),
-        *("XPULAB_AS", "XPULAB_DEVICE", "XPULAB_LEVEL", "XPULAB_LANG", "XPULAB_NODE", "XPULAB_REQUIRE", "XPULAB_SIM_FAULTS"),
-    }
+VARIABLES = re.compile(
+    r"LD_LIBRARY_PATH|(?:BKCL|NCCL|GLOO)_SOCKET_IFNAME|BKCL_RDMA_NICS|NCCL_(?:IB_HCA|ALGO|PROTO|DEBUG)|CUDA_(?:HOME|DEVICE_ORDER)"
+    r"|(?:XPU|XPULINK|CXPU|CUDA)_VISIBLE_DEVICES|PADDLE_(?:MASTER|DISTRI_BACKEND|XCCL_BACKEND|TRAINER_ENDPOINTS|CURRENT_ENDPOINT)"
+    r"|XPULAB_(?:AS|DEVICE|LEVEL|LANG|NODE|REQUIRE|SIM_FAULTS)"
 )
 """Variables that change what Paddle, a card or a run does."""
 SWITCHES = re.compile(
     r"(?:FLAGS|XPU|XPUAPI|XPULINK|CXPU|BKCL|XRE|CUDA|CUBLAS|CUDNN|NCCL|GLOO|OMP|MKL|PADDLE|XPULAB|SLURM_JOB)_\w+"
+    r"=(?:[-+]?\d{1,12}(?:[.,]\d{1,6}){0,16}|(?i:true|false|on|off|yes|no)|)"
 )
-SWITCH = re.compile(r"[-+]?\d{1,12}(?:[.,]\d{1,6}){0,16}|true|false|on|off|yes|no|", re.IGNORECASE)
-"""Others of these families are taken when their value is a switch or a number; it may be a key of the site's own otherwise."""
+"""Others of their families, where the value is a switch or numbers: else it may be a key of the site's own."""
 
 DOCTOR_SECONDS = 300.0
 """For the doctor, whose import of Paddle and computation on each card may take 120 s each."""
@@ -67,14 +58,11 @@ def evidence(environ: Mapping[str, str] = os.environ, device: str = "auto") -> I
     """
     yield "doctor.json", _diagnosis(device)
     yield "versions.json", json.dumps(_versions(), indent=2)
-    chosen = {name: value for name, value in environ.items() if name in VARIABLES or _is_switch(name, value)}
+    taken = (name for name in environ if VARIABLES.fullmatch(name) or SWITCHES.fullmatch(f"{name}={environ[name]}"))
+    chosen = {name: environ[name] for name in taken}
     yield "variables.json", json.dumps(chosen, indent=2, sort_keys=True)
     yield from _tools()
     yield "kernel.txt", _kernel_log()
-
-
-def _is_switch(name: str, value: str) -> bool:
-    return bool(SWITCHES.fullmatch(name) and SWITCH.fullmatch(value)) and not SECRET_NAME.search(name)
 
 
 def _diagnosis(device: str) -> str:

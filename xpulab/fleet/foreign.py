@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 MOST_VALUES = 500_000
@@ -18,18 +19,12 @@ def loads(text: str) -> Any:
     if text.count(",") > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES} values")
     try:
-        return json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        return json.loads(text, parse_int=partial(_finite, kind=int), parse_float=_finite, parse_constant=_finite)
     except (RecursionError, MemoryError) as error:
         raise ValueError("too large, or too deeply nested") from error
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
+def _finite(text: str, kind: type[float] = float) -> float:
+    if not math.isfinite(float(text)):
         raise ValueError(f"{text[:20]}: no number of a double")
-    return value
-
-
-def _integer(text: str) -> int:
-    _number(text)
-    return int(text)
+    return kind(text)

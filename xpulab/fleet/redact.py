@@ -61,6 +61,7 @@ _TOKEN = r"(?<!tik)(?<!bos_)(?<!eos_)(?<!pad_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mas
 _QUOTE = r"(?:\\{0,8}[\"']|&(?:quot|\#34|apos|\#39|\#x27);)"
 """A quotation mark, as JSON within JSON, and a page, spell it."""
 _IS = rf"{_QUOTE}?\s*(?:=>?|:)\s*(?P<quote>{_QUOTE})?"
+_AFTER_USER = rf"(?:user(?:name)?|login){_QUOTE}?\s*[=:]\s*\S{{1,64}}[\s,;]{{1,8}}"
 _VALUE = (
     r"(?!<removed|(?:none|null|true|false)\b)"
     r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))+|[^\s\"'\\<>]*[^\s\"'\\<>,;:.(){}\[\]])"
@@ -104,9 +105,7 @@ PATTERNS = {
         r"|\bsshpass +-p *|\bcurl [^\n]{0,500}?(?:-u|--user) +|\b(?:docker|podman|nerdctl|skopeo) login [^\n]{0,500}?-p +"
         r"|\blogin +\S{1,64} +password +|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
     ),
-    "assignment": re.compile(
-        rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|(?:user(?:name)?|login){_QUOTE}?\s*[=:]\s*\S{1,64}[\s,;]{1,8}pass(?=\W)){_IS}){_VALUE}"
-    ),
+    "assignment": re.compile(rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|{_AFTER_USER}pass(?=\W)){_IS}){_VALUE}"),
     "field": re.compile(
         rf"(?i)(?P<kept>(?:{_TOKEN}|(?<![\w-])pass|(?<![A-Za-z0-9])[as]k)(?:{_QUOTE}\s*:\s*{_QUOTE}"
         rf"|(?:(?<=n)|(?<=pass)){_QUOTE}?\s*[=:]\s*{_QUOTE}?{_BY_DIGITS}|(?<=pass):[ \t]*(?=[^\s./:]+[ \t]*$)(?!test)"
@@ -121,24 +120,6 @@ PATTERNS = {
     ),
 }
 """By kind what is removed wherever it stands; the group `kept` is not. user: the name of a user in a path."""
-
-_WITH = {
-    "private key": ("begin", "putty"),
-    "credentials": ("://",),
-    "webhook": ("hook", "telegram"),
-    "authorization": ("authorization", "bearer"),
-    "cookie": ("cookie",),
-    "query": ("?", "&"),
-    "argument": ("token", "pass", "pwd", "secret", "key", "-pat", "-ak", "-sk", "curl", "login", "identified"),
-    "assignment": (
-        *("pass", "pwd", "secret", "credential", "key", "token", "webhook", "connection"),
-        *("_ak", "_sk", "_pat", "_dsn", "_jwt", "_sas", "_licen"),
-    ),
-    "field": ("token", "pass", "ak", "sk"),
-    "e-mail": ("@",),
-    "users": ("/home/", "/users/"),
-}
-"""By kind what a text has, in lower case, in which such a pattern is found: most texts have none of it, and are long."""
 
 _JSON = (".json", ".jsonl", ".ipynb")
 _PICTURES = ("image/png", "image/jpeg")
@@ -181,10 +162,9 @@ class Redactor:
             if len(parts) > 2 and parts[-1] not in NO_PERSON:  # /root and / say nothing
                 values[str(PurePosixPath(folder))] = f"{PurePosixPath(folder).parent}/<removed: user>"
                 people.add(parts[-1])
-        patterns = {"user": _of_people(people), "users": PATTERNS["user"]}
-        others = {kind: pattern for kind, pattern in PATTERNS.items() if kind != "user"}
+        user = re.compile(f"{_of_people(people)}|{PATTERNS['user'].pattern}", re.MULTILINE)
         written = {spelled: place for value, place in values.items() for spelled in _spellings(value)}
-        return cls(dict(sorted(written.items(), key=lambda pair: -len(pair[0]))), {**others, **patterns})
+        return cls(dict(sorted(written.items(), key=lambda pair: -len(pair[0]))), {**PATTERNS, "user": user})
 
     def redact_file(self, name: str, text: str) -> tuple[str, Counter[str]]:
         """As `redact`, for the text of a file of this name: in JSON each string for itself, so that it stays JSON.
@@ -195,14 +175,10 @@ class Redactor:
         if suffix not in _JSON:
             return self.redact(text)
         removed: Counter[str] = Counter()
+        texts, indent = (text.rstrip("\n").split("\n"), None) if suffix == ".jsonl" else ([text], 1)
         try:
-            if suffix == ".jsonl":
-                lines = [
-                    json.dumps(self._in_json(json.loads(line), removed), ensure_ascii=False)
-                    for line in text.rstrip("\n").split("\n")
-                ]
-                return "".join(f"{line}\n" for line in lines), removed
-            return json.dumps(self._in_json(json.loads(text), removed), indent=1, ensure_ascii=False) + "\n", removed
+            stored = [self._in_json(json.loads(each), removed) for each in texts]
+            return "".join(f"{json.dumps(each, indent=indent, ensure_ascii=False)}\n" for each in stored), removed
         except (ValueError, TypeError, KeyError, RecursionError):  # a file that a full disk cut off, or no notebook
             return self.redact(text)
 
@@ -219,12 +195,9 @@ class Redactor:
             if count := text.count(written):
                 removed[place.partition("<removed: ")[2].rstrip(">")] += count
                 text = text.replace(written, place)
-        lower = text.lower()
-        for key, pattern in self.patterns.items():
-            if key not in _WITH or any(part in lower for part in _WITH[key]):
-                kind = "user" if key == "users" else key
-                text, count = pattern.subn(partial(_place, kind), text)
-                removed += Counter({kind: count})
+        for kind, pattern in self.patterns.items():
+            text, count = pattern.subn(partial(_place, kind), text)
+            removed += Counter({kind: count})
         return text, removed
 
     def _in_json(self, value: Any, removed: Counter[str]) -> Any:
@@ -312,15 +285,15 @@ def _secrets(name: str, value: str) -> Iterator[str]:
     yield from (part for part in parts if len(part) >= SHORTEST)
 
 
-def _of_people(names: Collection[str]) -> re.Pattern[str]:
-    """These names of users: in a path, before an @, after "user"; longer ones wherever they stand."""
+def _of_people(names: Collection[str]) -> str:
+    """The pattern of these names of users: in a path, before an @, after "user"; longer ones wherever they stand."""
     people = sorted(name for name in names if name and name not in NO_PERSON)
     if not people:
-        return re.compile(r"(?!)")
+        return "(?!)"
     every = "|".join(map(re.escape, people))
     rare = "|".join(re.escape(name) for name in people if len(name) >= SHORTEST_WORD and name not in ORDINARY)
     anywhere = rf"|(?<![A-Za-z0-9_])(?:{rare})(?![A-Za-z0-9_])" if rare else ""
-    return re.compile(rf"(?<=/)(?:{every})(?![\w.-])|(?<![\w.-])(?:{every})(?=@)|(?<=[Uu]ser[=: ])(?:{every})\b{anywhere}")
+    return rf"(?<=/)(?:{every})(?![\w.-])|(?<![\w.-])(?:{every})(?=@)|(?<=[Uu]ser[=: ])(?:{every})\b{anywhere}"
 
 
 def _spellings(value: str) -> Iterator[str]:
