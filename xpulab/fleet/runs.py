@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +15,28 @@ import fastjsonschema
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.fleet import bundle
+from xpulab.fleet import bundle, foreign
 from xpulab.records.record import RED
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
 
-_OF_A_CHECK = ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest")
-_OF_A_ROW = ("case", "outcome", "measured", "expected", "reason")
-"""The fields of checks and rows that are kept: the others (seconds, controls) say nothing about a difference."""
+_KEPT = {
+    "": (
+        *("outcome", "green", "reason", "device", "scope", "level", "cards", "seed", "date"),
+        *("card_facts", "machine", "versions", "notebooks"),
+    ),
+    "card_facts": ("index", "model", "firmware", "state", "memory_total_mib", "link"),
+    "machine": ("processor", "cores", "driver", "python", "system"),
+    "notebooks": ("name", "outcome", "reason", "compared", "checks"),
+    "checks": ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest"),
+    "rows": ("case", "outcome", "measured", "expected", "reason"),
+    "measurements": ("case", "kind", "unit", "values", "conditions"),
+}
+"""The fields that are kept, by the name of what has them: the others (seconds, controls) say nothing of a difference."""
 
-LARGEST = 16 * 2**20
-"""Bytes of a result.json: one of all notebooks at level standard has 2 MB. Read it takes 20 times as much memory."""
+LARGEST = 8 * 2**20
+"""Bytes of a result.json: one of all notebooks at level standard has 2 MB."""
 _LATER = frozenset({"digest", "measurements", "section"})
 """What an earlier version did not write."""
 
@@ -36,7 +47,7 @@ class Run:
 
     name: of the node, or of the folder or file; unique among the runs that are compared.
     source: the folder or file it was read from.
-    result: the content of its result.json; of checks and rows only the fields that are compared.
+    result: of the content of its result.json the fields that are compared, None where it has none.
     """
 
     name: str
@@ -67,38 +78,47 @@ class Unreadable:
 def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable, ...]]:
     """All runs, with unique names, and those that cannot be read. A folder that holds several runs or bundles stands for these.
 
-    Raises InputError when a path does not exist, holds no run, or the same run is named twice.
+    Raises InputError when a path does not exist: whatever else is wrong with one of them is said of that one.
     """
-    runs, unreadable = [], []
-    for source in find_sources(paths):
-        try:
-            runs.append(read_run(source))
-        except InputError as error:
-            unreadable.append(Unreadable(_name_of(source), source, str(error)))
-    return tuple(_distinguished(runs)), tuple(unreadable)
-
-
-def find_sources(paths: Iterable[Path]) -> list[Path]:
-    """Each path, or the runs and bundles in the folder that it names. Raises InputError as read_runs."""
-    try:
-        sources = [source for path in paths for source in _sources(path)]
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; name a folder that you may read") from error
-    repeated = [source for source, count in Counter(source.resolve() for source in sources).items() if count > 1]
-    if repeated:
-        raise InputError(f"{repeated[0]}: named twice; name every run once")
-    return sources
+    read: dict[str, Run | Unreadable] = {}
+    unreadable = []
+    for source in (source for path in paths for source in _sources(path)):
+        where = os.path.realpath(_file(source))
+        if where in read:
+            unreadable.append(Unreadable(_name_of(source), source, f"{source}: named twice; name every run once"))
+        else:
+            read[where] = read_each(source)
+    unreadable += [run for run in read.values() if isinstance(run, Unreadable)]
+    return tuple(_distinguished([run for run in read.values() if isinstance(run, Run)])), tuple(unreadable)
 
 
 def _sources(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"{path}: does not exist; name the folder of `xpulab run --out`, a result.json or a bundle")
-    if path.is_file() or (path / RESULT).exists():
+    """The path, or the runs and bundles in the folder that it names, also those that cannot be read."""
+    if not _is_there(path):
+        raise InputError(f"{path}: does not exist; name the folder of `xpulab run --out`, a {RESULT} or a bundle")
+    if not os.path.isdir(path) or _is_there(path / RESULT):
         return [path]
-    found = sorted(each for each in path.iterdir() if each.suffix == ".zip" or (each / RESULT).is_file())
-    if not found:
-        raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
-    return found
+    try:
+        return sorted(each for each in path.iterdir() if each.suffix == ".zip" or _is_there(each / RESULT)) or [path]
+    except OSError:
+        return [path]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something has this name, or nobody can know, as below a link to itself and in a folder of somebody else."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True
+
+
+def read_each(path: Path, name: str | None = None) -> Run | Unreadable:
+    """As `read_run`, for one of many: with what is wrong with it."""
+    try:
+        return read_run(path, name)
+    except InputError as error:
+        return Unreadable(name or _name_of(path), path, str(error))
 
 
 def read_run(path: Path, name: str | None = None) -> Run:
@@ -107,15 +127,20 @@ def read_run(path: Path, name: str | None = None) -> Run:
     name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
     Raises InputError when there is none, or it is damaged.
     """
-    node, content = (None, content_of(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
-    result = read_result(content, str(path))
-    for notebook in result["notebooks"]:
-        for check in notebook["checks"]:
-            for measurement in check.get("measurements", ()):
-                measurement["values"] = [float(value) for value in measurement["values"]]
-            check["rows"] = [{field: row[field] for field in _OF_A_ROW} for row in check["rows"]]
-        notebook["checks"] = [{field: check.get(field) for field in _OF_A_CHECK} for check in notebook["checks"]]
-    return Run(name or node or _name_of(path), path, result)
+    is_bundle = _file(path).suffix != ".json"
+    node, content = _content_of_bundle(path) if is_bundle else (None, content_of(path))
+    return Run(name or node or _name_of(path), path, _kept(read_result(content, str(path))))
+
+
+def _kept(value: Any, name: str = "") -> Any:
+    """Of a field of a result what is compared."""
+    if name == "values":
+        return [float(each) for each in value]
+    if isinstance(value, list):
+        return [_kept(each, name) for each in value]
+    if name in _KEPT and value:
+        return {field: _kept(value.get(field), field) for field in _KEPT[name]}
+    return value
 
 
 def read_result(content: bytes, where: str) -> dict[str, Any]:
@@ -125,10 +150,10 @@ def read_result(content: bytes, where: str) -> dict[str, Any]:
     try:
         if len(content) > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MiB")
-        result = json.loads(content)
+        result = foreign.loads(content.decode("utf-8"))
         _validator()(result)
         _require_consistent(result)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         why = files.shortened(str(error))
         raise InputError(f"{where}: not what `xpulab run` writes: {why}; leave it out, or run it again") from error
     return result
@@ -148,13 +173,17 @@ def _validator() -> Callable[[Any], Any]:
 
 def _require_consistent(result: Mapping[str, Any]) -> None:
     """Raises ValueError for a notebook or a check that is there twice, and for red in what says that it is green."""
+    if result["green"] and (result["outcome"] in ("failed", "unknown") or result.get("lost")):
+        raise ValueError("it is green, and its outcome is not, or its accelerator is lost")
     notebooks = result["notebooks"]
     _require_unique([notebook["name"] for notebook in notebooks])
     for notebook in notebooks:
         _require_unique([check["name"] for check in notebook["checks"]])
-        red = [check["name"] for check in notebook["checks"] if check["outcome"] in RED]
-        if red and notebook["outcome"] in ("passed", "partial"):
-            raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {red[0]} is red")
+        for check in notebook["checks"]:
+            if check["outcome"] not in RED and (red := [row["case"] for row in check["rows"] if row["outcome"] in RED]):
+                raise ValueError(f"{check['name']} is {check['outcome']}, and its row {red[0]} is red")
+            if check["outcome"] in RED and notebook["outcome"] in ("passed", "partial"):
+                raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {check['name']} is red")
         if result["green"] and notebook["outcome"] in ("failed", "missing"):
             raise ValueError(f"it is green, and {notebook['name']} is {notebook['outcome']}")
 
@@ -165,10 +194,20 @@ def _require_unique(names: Sequence[str]) -> None:
 
 
 def content_of(path: Path) -> bytes:
-    """The result.json in a folder, or that file. Raises InputError when it cannot be read."""
-    file = path / RESULT if path.is_dir() else path
-    with files.opened(file) as opened:
-        return opened.read(LARGEST + 1)
+    """The result.json in a folder, or that file, up to one byte too many. Raises InputError when it cannot be read."""
+    file = _file(path)
+    if not _is_there(file):
+        raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
+    try:
+        with files.opened(file) as opened:
+            return opened.read(LARGEST + 1)
+    except OSError as error:  # of a disk or a network file system
+        raise InputError(f"{file}: cannot be read: {error.strerror}; copy it to another disk") from error
+
+
+def _file(path: Path) -> Path:
+    """The result.json in a folder, else the path itself."""
+    return path / RESULT if os.path.isdir(path) else path
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
@@ -181,10 +220,10 @@ def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
 
 def _name_of(path: Path) -> str:
     """Of a folder its name, of a result.json that of its folder, of a bundle its name without the ending."""
-    absolute = path.resolve()
+    absolute = Path(os.path.abspath(path))
     if absolute.name == RESULT:
         return absolute.parent.name
-    return absolute.name if absolute.is_dir() else absolute.stem
+    return absolute.stem if absolute.suffix in (".zip", ".json") else absolute.name
 
 
 def _distinguished(runs: Sequence[Run]) -> list[Run]:

@@ -87,7 +87,7 @@ BOTH = result(notebook(check()), notebook(check("other.one"), name="01_other"))
         (of(check()), of(check(measured=0.5)), [], ""),
         (losses(3.0, 2.0), losses(3.0, 2.001), [], ""),
         (losses(3.0, 2.0), losses(3.0, 2.1), [("other losses", "demo.rates", "losses")], "differ by 0.1 nats"),
-        (losses(3.0, 2.0), losses(3.0, float("nan")), [("other losses", "demo.rates", "losses")], "differ by nan"),
+        (losses(3.0, 2.0), losses(3.0, "nan"), [("other losses", "demo.rates", "losses")], "differ by nan"),
         (measured(10.0), measured(8.5), [], ""),
         (measured(10.0), measured(7.9), [("slower", "demo.rates", "copy")], "7.9 GB/s; it was 10 GB/s"),
         (measured(10.0), measured(13.0), [], ""),
