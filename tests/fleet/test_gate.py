@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from tests.fleet.compare.made_up import check, notebook, row
+from tests.fleet.compare.made_up import card, check, notebook, row
 from tests.fleet.compare.made_up import result as made_up_result
 from xpulab import cli, files
 from xpulab.doctor.system import boot_id
@@ -41,18 +41,19 @@ def put(tmp_path):
         folder = tmp_path / (folder or f"run{len(list(tmp_path.iterdir()))}")
         folder.mkdir()
         date = (NOW - timedelta(hours=hours)).isoformat()
-        result = {"outcome": outcome, "green": green, "date": date, "level": "smoke", "device": "sim", "cards": 1}
-        here = {"node": node_name(), "boot": boot_id()}
-        (folder / "result.json").write_text(json.dumps({**result, **here, "notebooks": notebooks, **more}))
+        here = {"level": "smoke", "device": "sim", "node": node_name(), "boot": boot_id()}
+        result = made_up_result(*notebooks, outcome=outcome, **{**here, "green": green, "date": date, **more})
+        (folder / "result.json").write_text(json.dumps(result))
         return tmp_path
 
     return write
 
 
+TWO = [notebook(check()), notebook(check("other.sum"), name="01_other")]
 RED_NOTEBOOK = notebook(check("demo.product", "failed", measured=2.5), outcome="failed")
 TABLE = check("demo.table", "failed", measured="1 of 2 rows", rows=[row("two ranks"), row("four", "failed", measured=3.0)])
 NEVER_RAN = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
-INTERRUPTED = notebook(NEVER_RAN, outcome="missing", reason="interrupted before it started")
+INTERRUPTED = notebook(NEVER_RAN, name="02_rest", outcome="missing", reason="interrupted before it started")
 REPEAT = "xpulab run 00_demo --check demo.product --device sim"
 
 
@@ -68,8 +69,8 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
 @pytest.mark.parametrize(
     ("notebooks", "changed", "said"),
     [
-        ([notebook(check()), RED_NOTEBOOK], {"hours": 0}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
-        ([notebook(check()), RED_NOTEBOOK], {"hours": 1000}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([TWO[1], RED_NOTEBOOK], {"hours": 0}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([TWO[1], RED_NOTEBOOK], {"hours": 1000}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
         ([RED_NOTEBOOK], {"cards": 8, "seed": 3}, f"{REPEAT} --cards 8 --level smoke --seed 3"),
         ([notebook(TABLE, outcome="failed")], {}, "demo.table measured 3, four, expected < 1"),
         ([notebook(NEVER_RAN, outcome="missing")], {}, "demo.sum is missing: interrupted before it started"),
@@ -103,9 +104,8 @@ def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_meas
 # ------------------------------------------------------------------------------- which runs count, of several in one folder
 
 REQUIRED = "device=xpu,cards=8,level=quick,notebooks=all"
-CARDS = [{"serial": f"S{number}"} for number in range(8)]
+CARDS = [card(number, f"S{number}") for number in range(8)]
 WHOLE = {"device": "xpu", "cards": 8, "level": "quick", "is_whole": True, "card_facts": CARDS}
-TWO = [notebook(check()), notebook(check("other.sum"), name="01_other")]
 REPEATED = "demo.product measured 2.5, expected < 1; rerun: xpulab run 00_demo --check demo.product --device xpu --cards 8"
 
 
@@ -115,7 +115,8 @@ def whole(put):
 
     def write(state="green", hours=1.0, *notebooks, **changed):
         if state == "red":
-            notebooks, changed = [RED_NOTEBOOK, *TWO[1:]], {"green": False, "outcome": "failed", **changed}
+            notebooks = [RED_NOTEBOOK, *changed.pop("notebooks", TWO)[1:]]
+            changed = {"green": False, "outcome": "failed", **changed}
         return put(*(notebooks or TWO), hours=hours, **{**WHOLE, **changed})
 
     return write
@@ -129,8 +130,9 @@ def soaked(tmp_path):
         folder = tmp_path / f"soak{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         soak = {"schema": 3, "date": (NOW - timedelta(hours=hours)).isoformat(), "node": node_name(), "boot": boot_id(),
-                "outcome": "passed", "device": "xpu", "level": "quick", "cards": 8, "checks": ["demo.product", "demo.sum"],
-                "notebooks": ["00_demo"], "rounds": 9, "first_bad_round": None, "problems": []}  # fmt: skip
+                "outcome": "passed", "device": "xpu", "scope": "...", "level": "quick", "cards": 8, "hours_asked": None,
+                "hours": 1.0, "checks": ["demo.product", "demo.sum"], "notebooks": ["00_demo"], "rounds": 9, "seeds": [0, 1, 2],
+                "repeated": 8, "first_bad_round": None, "problems": []}  # fmt: skip
         (folder / "soak.json").write_text(json.dumps({**soak, **changed}))
         return tmp_path
 
@@ -150,12 +152,11 @@ LESS = {
     "another host": {"node": "node17"},
     "another boot": {"boot": "f00"},
     "an older version": {"boot": None},
-    "a rehearsal": {"judges": "rehearsal"},
+    "a rehearsal": {"judges": "rehearsal", "stands_for": "xpu"},
     "a release": {"judges": "release"},
     "interrupted": {"green": False, "outcome": "failed", "notebooks": [*TWO, INTERRUPTED]},
     "not ended": {"outcome": "running"},
-    "no verdict": {"outcome": "unknown", "green": False, "reason": "No space left on device"},
-    "nothing compared": {"notebooks": [notebook()]},
+    "no verdict": {"outcome": "unknown", "green": False, "reason": "disk", "notebooks": [notebook(check(), outcome="failed")]},
 }
 OTHER = {"another seed": {"seed": 3}, "without a card": {"card_facts": CARDS[1:]}}
 """Runs that are green, and no repetition of a red one."""
@@ -165,15 +166,16 @@ def damage(folder, how):
     """What a run leaves that no gate can read."""
     run = folder / f"damaged{len(list(folder.iterdir()))}"
     run.mkdir()
-    ahead = json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "boot": boot_id(), "date": how})
+    ahead = json.dumps({**GREEN_ONE, "boot": boot_id(), "date": how})
     writes = {"a pipe": os.mkfifo, "a folder": os.mkdir, "a link": lambda path: os.symlink("nowhere", path)}
+    writes["1 GiB"] = lambda path: (path.touch(), os.truncate(path, 2**30))
     writes.get(how, lambda path: path.write_text(ahead if how[:1] in "123" else how))(run / "result.json")
 
 
-NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "date": None})
-JUDGES_NOTHING = json.dumps({**json.loads(NULL), "date": "2026-11-22T12:00:00+00:00", "judges": "nothing"})
+GREEN_ONE = made_up_result(*TWO, **WHOLE)
+NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**GREEN_ONE, "date": None})
 UNREADABLE = [
-    JUDGES_NOTHING,
+    json.dumps({**GREEN_ONE, "judges": "nothing"}),
     "",
     "[]",
     "{}",
@@ -184,6 +186,7 @@ UNREADABLE = [
     "a pipe",
     "a folder",
     "a link",
+    "1 GiB",
 ]
 
 
@@ -267,7 +270,7 @@ def test_red_stays_until_a_later_green_run_and_a_green_one_counts_in_its_boot(wh
 
 
 def test_a_stronger_run_clears_a_red_one_and_a_replaced_card_may_be_another_one_after_a_boot(whole):
-    whole("red", 5, level="smoke", is_whole=False, cards=2, boot="before", card_facts=[{"serial": "worn"}])
+    whole("red", 5, level="smoke", is_whole=False, cards=2, boot="before", card_facts=[card(serial="worn")])
     assert answered("gate", whole("green", 1, level="standard"), "--require", REQUIRED)[0] == GREEN
 
 
@@ -281,7 +284,7 @@ def test_the_name_of_a_node_has_a_domain_or_none(whole, monkeypatch):
 
 
 def test_an_accelerator_that_was_lost_is_found_by_a_run_that_expects_it(whole):
-    lost = {"problem": "7 cards", "expected": 8, "device": "cpu"}
+    lost = {"id": "too-few", "since": [], "problem": "7 cards", "steps": [], "expected": 8, "device": "cpu"}
     nothing = [notebook(NEVER_RAN, outcome="missing", reason="not run")]
     whole("green", 5, *nothing, green=False, outcome="failed", device="cpu", cards=1, lost=lost, card_facts=[])
     assert answered("gate", whole("green", 3, device="cpu", cards=1))[0] == RED
@@ -298,7 +301,8 @@ def test_a_red_soak_counts_until_one_that_is_green_for_as_many_rounds_and_a_gree
     assert code == RED and "demo.sum in round 7 of a soak (seed 2): its values differ" in printed
     assert printed.endswith(f"{again}\n")
     whole("green", 3.5)
-    for less in ({"rounds": 6}, {"checks": ["demo.product"]}, {"cards": 1}, {"outcome": "nothing compared"}, {"node": "n17"}):
+    nothing = {"outcome": "nothing compared", "repeated": 0}
+    for less in ({"rounds": 6}, {"checks": ["demo.product"]}, {"cards": 1}, nothing, {"node": "n17"}):
         assert answered("gate", soaked(3, **less))[0] == RED, less
     assert answered("gate", soaked(2))[0] == GREEN
     whole("red", 1)

@@ -14,8 +14,8 @@ import fastjsonschema
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.fleet import bundle
-from xpulab.records.record import RED
+from xpulab.records.origin import seconds_of
+from xpulab.records.record import COMPARED, GREEN_NOTEBOOKS, RED, is_green_run, worst
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
@@ -119,60 +119,118 @@ def read_run(path: Path, name: str | None = None) -> Run:
 
 
 def read_result(content: bytes, where: str) -> dict[str, Any]:
-    """A result.json that somebody else may have written: each field has its type, each name its grammar, each notebook is there
-    once, and what is green holds nothing red. Raises InputError, which names `where`.
+    """A result.json that somebody else may have written: each field has its type, each name its grammar, and what it says of
+    itself follows from what it holds. Raises InputError, which names `where`.
     """
+    return _read(content, where, "run", "result.schema.json", _contradictions)
+
+
+def read_soak(content: bytes, where: str) -> dict[str, Any]:
+    """A soak.json, in the same way."""
+    return _read(content, where, "soak", "soak_result.schema.json", _contradictions_of_soak)
+
+
+def _read(
+    content: bytes, where: str, command: str, schema: str, contradictions: Callable[[Any], Iterator[str]]
+) -> dict[str, Any]:
     try:
         if len(content) > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MiB")
         result = json.loads(content)
-        _validator()(result)
-        _require_consistent(result)
+        _validator(schema)(result)
+        seconds_of(result["date"])
+        if why := next(contradictions(result), None):
+            raise ValueError(why)
     except (ValueError, RecursionError) as error:
         why = files.shortened(str(error))
-        raise InputError(f"{where}: not what `xpulab run` writes: {why}; leave it out, or run it again") from error
+        raise InputError(f"{where}: not what `xpulab {command}` writes: {why}; remove it, or run it again") from error
     return result
 
 
 @cache
-def _validator() -> Callable[[Any], Any]:
-    """Of data/schema/result.schema.json, without what an earlier version did not write, and with what a later one may add."""
+def _validator(schema: str) -> Callable[[Any], Any]:
+    """Of a schema in data/schema, without what an earlier version did not write, and with what a later one may add."""
 
     def lenient(part: dict[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in part.items() if (key, value) != ("additionalProperties", False)}
         return kept | {"required": [name for name in kept["required"] if name not in _LATER]} if "required" in kept else kept
 
-    text = files.data("schema", "result.schema.json").read_text(encoding="utf-8")
+    text = files.data("schema", schema).read_text(encoding="utf-8")
     return fastjsonschema.compile(json.loads(text, object_hook=lenient), use_default=False)
 
 
-def _require_consistent(result: Mapping[str, Any]) -> None:
-    """Raises ValueError for a notebook or a check that is there twice, and for red in what says that it is green."""
-    notebooks = result["notebooks"]
-    _require_unique([notebook["name"] for notebook in notebooks])
+def _contradictions(result: Mapping[str, Any]) -> Iterator[str]:
+    """What a result says that does not follow from its notebooks, or they from their checks."""
+    notebooks, is_green, outcome, lost = result["notebooks"], result["green"], result["outcome"], result.get("lost")
+    yield from _repeated(notebooks)
     for notebook in notebooks:
-        _require_unique([check["name"] for check in notebook["checks"]])
-        red = [check["name"] for check in notebook["checks"] if check["outcome"] in RED]
-        if red and notebook["outcome"] in ("passed", "partial"):
-            raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {red[0]} is red")
-        if result["green"] and notebook["outcome"] in ("failed", "missing"):
-            raise ValueError(f"it is green, and {notebook['name']} is {notebook['outcome']}")
+        yield from (f"{notebook['name']} is {notebook['outcome']}, and {why}" for why in _wrong_in(notebook))
+    outcomes = {notebook["outcome"] for notebook in notebooks}
+    counts = Counter(check["outcome"] for notebook in notebooks for check in notebook["checks"])
+    green, found = "green" if is_green else "not green", ", ".join(sorted(outcomes))
+    follows = {"passed": is_green, "failed": not is_green, "unknown": not is_green}
+    wrong = {
+        f"it is {green}, and its notebooks are {found}": outcome != "running" and is_green != is_green_run(outcomes),
+        f"it is {outcome}, and {green}": not follows.get(outcome, True),
+        f"it is {outcome}, and of a notebook only a part was run": "partial" in outcomes and outcome in ("passed", "failed"),
+        f"it is {outcome}, and its reason is {result.get('reason')}": (outcome == "unknown") != bool(result.get("reason")),
+        "its outcomes are not those of its checks": Counter(result.get("outcomes", counts)) != counts,
+        f"the accelerator is lost, and notebooks are {found}": bool(lost) and outcomes != {"missing"},
+        "a notebook is skipped, which none is on the CPU": "skipped" in outcomes and result["device"] == "cpu",
+        f"it stands for {result.get('stands_for') or 'nothing'}, and judges a {result.get('judges', 'machine')}": (
+            bool(result.get("stands_for")) != (result.get("judges") == "rehearsal")
+        ),
+    }
+    yield from (why for why, is_so in wrong.items() if is_so)
 
 
-def _require_unique(names: Sequence[str]) -> None:
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{repeated[0]} is there twice")
+def _wrong_in(notebook: Mapping[str, Any]) -> Iterator[str]:
+    """What of a notebook does not follow from its checks."""
+    checks, outcome = notebook["checks"], notebook["outcome"]
+    yield from _repeated(checks)
+    compared = sum(check["outcome"] in COMPARED for check in checks)
+    if (notebook["planned"], notebook["compared"]) != (len(checks), compared):
+        yield f"{compared} of {len(checks)} checks compared something, not {notebook['compared']} of {notebook['planned']}"
+    if outcome in GREEN_NOTEBOOKS and not compared:
+        yield "nothing was compared"
+    for check in checks:
+        if (outcome in GREEN_NOTEBOOKS and check["outcome"] in RED) or (
+            outcome in ("skipped", "missing") and check["outcome"] != outcome
+        ):
+            yield f"its check {check['name']} is {check['outcome']}"
+        rows = worst([check["outcome"], *(row["outcome"] for row in check["rows"])])
+        if rows != check["outcome"]:
+            yield f"its check {check['name']} is {check['outcome']}, with a row that is {rows}"
+
+
+def _contradictions_of_soak(soak: Mapping[str, Any]) -> Iterator[str]:
+    """What a soak says that does not follow from its rounds and problems."""
+    bad = [problem["round"] for problem in soak["problems"]]
+    if soak["first_bad_round"] != min(bad, default=None) or max(bad, default=0) > soak["rounds"]:
+        yield f"of {soak['rounds']} rounds {soak['first_bad_round']} is the first bad one, and problems are of {bad[:9]}"
+    outcome = "failed" if bad else "passed" if soak["repeated"] else "nothing compared"
+    if soak["outcome"] != outcome:
+        yield f"it is {soak['outcome']}, with {len(bad)} problems and {soak['repeated']} checks that repeated"
+
+
+def _repeated(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (f"{name} is there twice" for name, count in Counter(part["name"] for part in parts).items() if count > 1)
 
 
 def content_of(path: Path) -> bytes:
     """The result.json in a folder, or that file. Raises InputError when it cannot be read."""
     file = path / RESULT if path.is_dir() else path
-    with files.opened(file) as opened:
-        return opened.read(LARGEST + 1)
+    try:
+        with files.opened(file) as opened:
+            return opened.read(LARGEST + 1)
+    except InputError as error:
+        raise InputError(f"{error}; remove it, or name another one") from error
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
     """The name of the node, where the manifest has one, and the content of result.json, compared with its checksum."""
+    from xpulab.fleet import bundle  # not in a gate, which has a fraction of a second
+
     made, contents = bundle.read(path, _IN_A_BUNDLE)
     if _IN_A_BUNDLE not in contents:
         raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
