@@ -223,6 +223,112 @@ def test_what_cannot_be_read_neither_clears_a_red_run_nor_counts_as_green_and_is
     assert answered("gate", tmp_path)[0] == RED
 
 
+def changed(part, **changes):
+    """A notebook, or what else has a place in a result, with other fields."""
+    return {**part, **changes}
+
+
+SKIPPED = check("other.sum", "skipped", measured=None, digest=None)
+CONTRADICTIONS = {
+    "another schema": {"schema": 99},
+    "a red check": {"notebooks": [notebook(check(outcome="failed"), outcome="passed"), TWO[1]]},
+    "a red row": {"notebooks": [notebook(check(rows=[row("a"), row("b", "broken")])), TWO[1]]},
+    "a red notebook": {"notebooks": [*TWO, INTERRUPTED]},
+    "outcomes of other checks": {"outcomes": {"passed": 1, "failed": 1}},
+    "a lost accelerator": {"lost": {"id": "no-card", "device": "xpu", "since": [], "problem": "x", "steps": [], "expected": 8}},
+    "another device's": {"stands_for": "gpu"},
+    "a rehearsal of nothing": {"judges": "rehearsal"},
+    "a notebook twice": {"notebooks": [*TWO, TWO[1]]},
+    "a check twice": {"notebooks": [notebook(check(), check()), TWO[1]]},
+    "nothing compared": {"notebooks": [TWO[0], notebook(SKIPPED, name="01_other", outcome="passed")]},
+    "everything skipped": {"notebooks": [notebook(SKIPPED, outcome="skipped")]},
+    "compared, and skipped": {"notebooks": [TWO[0], changed(TWO[1], outcome="skipped")]},
+    "more compared than there is": {"notebooks": [changed(TWO[0], compared=99), TWO[1]]},
+    "more planned than there is": {"notebooks": [changed(TWO[0], planned=99), TWO[1]]},
+    "failed": {"outcome": "failed"},
+    "not green": {"green": False},
+    "unknown without a reason": {"outcome": "unknown"},
+    "a reason to be unknown": {"reason": "No space left on device"},
+    "a part of a notebook": {"notebooks": [changed(TWO[0], outcome="partial"), TWO[1]]},
+    "skipped on the CPU": {"device": "cpu", "notebooks": [*TWO, notebook(SKIPPED, name="02_more", outcome="skipped")]},
+    "less than one card": {"cards": 0},
+    "a day that is none": {"date": "2026-13-45T12:00:00+00:00"},
+}
+"""What no run says of itself that is green otherwise."""
+SOAKS = {
+    "a round before the first": {"first_bad_round": -1},
+    "a bad round without a problem": {"first_bad_round": 3},
+    "another bad round": {**RED_SOAK, "first_bad_round": 6},
+    "a bad round after the last": {**RED_SOAK, "rounds": 5},
+    "problems, and passed": {**RED_SOAK, "outcome": "passed"},
+    "passed, and nothing repeated": {"repeated": 0},
+    "no round": {"rounds": 0},
+    "another schema": {"schema": 2},
+}
+
+
+@pytest.mark.parametrize("says", CONTRADICTIONS)
+def test_a_result_whose_outcome_does_not_follow_from_what_it_holds_is_none(whole, says):
+    folder = whole("green", 1, **CONTRADICTIONS[says])
+    for require in ("", REQUIRED):
+        code, printed = answered("gate", folder, "--reason", "--require", require)
+        assert (code, f"{folder}/run0/result.json: not what" in printed, "Error(" in printed) == (UNKNOWN, True, False), printed
+    assert answered("gate", whole("red", 3), "--reason")[0] == RED
+    assert answered("gate", whole("green", -0.05))[0] == GREEN
+
+
+@pytest.mark.parametrize("says", SOAKS)
+def test_nor_is_a_soak(whole, soaked, says):
+    whole("green", 5)
+    soaked(4, **RED_SOAK)
+    code, printed = answered("gate", soaked(1, **SOAKS[says]))
+    assert (code, "demo.sum in round 7" in printed) == (RED, True), printed
+    soaked(-0.05)
+    assert answered("gate", whole("green", -0.05))[0] == GREEN
+
+
+def test_what_is_no_json_is_named_with_its_place_and_not_as_python_writes_an_error(whole, tmp_path):
+    damage(tmp_path, '{"date": 3')
+    code, printed = answered("gate", tmp_path, "--reason")
+    assert code == UNKNOWN and "Expecting ',' delimiter: line 1 column 11" in printed and "Error" not in printed
+
+
+def test_a_notebook_or_a_check_that_was_skipped_clears_none_that_is_red(whole):
+    apart = [TWO[1], notebook(name="00_demo", outcome="skipped")]
+    some = [notebook(check(), check("demo.product", "skipped")), TWO[1]]
+    whole("red", 3)
+    whole("green", 2, notebooks=apart)
+    code, printed = answered("gate", whole("green", 1, notebooks=some), "--json")
+    assert code == RED and [each.rpartition(": ")[2] for each in json.loads(printed)["ignored"]] == [
+        "green, but without 00_demo",
+        "green, but without demo.product",
+    ]
+    assert answered("gate", whole("green", 0.5, notebooks=[*TWO, notebook(name="02_more", outcome="skipped")]))[0] == GREEN
+
+
+def test_a_machine_with_one_card_is_green_without_the_notebooks_for_several(whole):
+    folder = whole("green", 1, cards=1, notebooks=[*TWO, notebook(SKIPPED, name="02_more", outcome="skipped")])
+    assert answered("gate", folder, "--require", "device=xpu,cards=1,level=quick,notebooks=all")[0] == GREEN
+
+
+def test_known_issues_and_what_is_expected_of_a_card_leave_a_run_green(whole):
+    outcomes = ("known", "fixed", "predicted", "refuted", "skipped")
+    rows = [row(outcome, outcome) for outcome in outcomes]
+    checks = [check(f"demo.{outcome}", outcome) for outcome in outcomes]
+    assert answered("gate", whole("green", 1, notebook(*checks, check("demo.table", "predicted", rows=rows))))[0] == GREEN
+
+
+def test_a_machine_that_shows_no_boot_id_has_no_run_of_its_present_boot(whole, monkeypatch, tmp_path):
+    folder = whole("green", 1, boot=None)
+    assert answered("gate", folder)[0] == UNKNOWN
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("XPULAB_SYSTEM_ROOT", str(tmp_path / "nothing"))
+    code, printed = answered("gate", folder)
+    assert (code, "this machine shows no boot id" in printed) == (UNKNOWN, True)
+    whole("red", 2, boot=None)
+    assert answered("gate", folder)[0] == RED
+
+
 def test_what_cannot_be_read_and_is_older_than_the_last_green_run_is_a_warning(whole, tmp_path):
     damage(tmp_path, "[]")
     os.utime(tmp_path / "damaged0/result.json", (0, 0))

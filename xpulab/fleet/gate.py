@@ -128,8 +128,8 @@ class _Verdict:
         """Why a red one stays although this one is green; "" where it does not. boot: the present one."""
         if self.ended <= red.ended:
             return "it ran before"
-        is_older = red.boot != boot and not self.boot is red.boot is None  # both are of boots before the present one
-        if (why := _other_boot(self.boot, boot)) and not is_older:
+        may_be_present = red.boot == boot or {self.boot, red.boot} == {None}
+        if (why := _other_boot(self.boot, boot)) and may_be_present:
             return why
         gone = sorted(red.serials - self.serials) if self.boot == red.boot else ()  # a card is replaced between two boots
         return f"without the card {gone[0]}" if gone else self.extent.lacks(red.extent)
@@ -300,8 +300,8 @@ def _of_soak(file: str, content: bytes) -> _Verdict:
         where = f"{each['check'] or each['notebook']} in round {each['round']} of a soak (seed {each['seed']})"
         problems.append(f"{where}: {_one_line(each['reason'])}; rerun: {again}")
     state = {"failed": "red", "passed": "green"}.get(soak["outcome"], "unknown")
-    found, where = f"{file}: the soak compared no two rounds", ("machine", soak["node"], soak["boot"])
-    return _Verdict(file, seconds_of(soak["date"]), state, found, tuple(problems), extent, *where)
+    found, here = f"{file}: the soak compared no two rounds", ("machine", soak["node"], soak["boot"])
+    return _Verdict(file, seconds_of(soak["date"]), state, found, tuple(problems), extent, *here)
 
 
 def _was_only_interrupted(result: Mapping[str, Any]) -> bool:
