@@ -294,7 +294,7 @@ def test_a_current_folder_that_is_gone_is_no_verdict(run, tmp_path):
 
 def test_what_cannot_be_imported_is_no_verdict(tmp_path):
     (tmp_path / "rich.py").write_text("raise MemoryError")
-    said = one_line(shell(f"{XPULAB} run --list --nope", PYTHONPATH=f"{tmp_path}:{files.ROOT}"))
+    said = one_line(shell(f"{XPULAB} run --help", PYTHONPATH=f"{tmp_path}:{files.ROOT}"))
     assert said.startswith("xpulab: no verdict: MemoryError: ") and "rich.py:1" in said
 
 
