@@ -5,6 +5,7 @@ Every error names the file and the line.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -65,7 +66,7 @@ def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
 
     Raises InputError with the file, the line and what is wrong there.
     """
-    lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
+    lines = read_text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
     if lines == [""]:
         raise InputError(
             N_("{path}: empty; expected one JSON object per line with {fields}", path=path, fields=", ".join(fields))
@@ -78,7 +79,7 @@ def load_yaml(path: Path, schema: Path) -> Any:
 
     Raises InputError with the file, the line and what is wrong there. A key that occurs twice in a mapping is an error.
     """
-    text = _text(path)
+    text = read_text(path)
     value, tree = _parse_yaml(path, text)
     if error := _violation(value, schema):
         raise _located(error, path, tree)
@@ -92,7 +93,7 @@ def load_json(path: Path, schema: Path) -> Any:
     """
     import yaml
 
-    text = _text(path)
+    text = read_text(path)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -221,11 +222,11 @@ def shortened(message: str) -> str:
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:60]} ... {message[-120:]}"
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InputError when it cannot be read, as in `opened`, or is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(N_("{path}: cannot be read: {strerror}", path=path, strerror=error.strerror)) from error
+        with io.TextIOWrapper(opened(path), encoding="utf-8") as file:
+            return file.read()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(

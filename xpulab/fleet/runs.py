@@ -15,8 +15,9 @@ import fastjsonschema
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.fleet import bundle, foreign
-from xpulab.records.record import RED
+from xpulab.fleet import foreign
+from xpulab.records.origin import seconds_of
+from xpulab.records.record import COMPARED, GREEN_NOTEBOOKS, RED, is_green_run, worst
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
@@ -144,53 +145,103 @@ def _kept(value: Any, name: str = "") -> Any:
 
 
 def read_result(content: bytes, where: str) -> dict[str, Any]:
-    """A result.json that somebody else may have written: each field has its type, each name its grammar, each notebook is there
-    once, and what is green holds nothing red. Raises InputError, which names `where`.
+    """A result.json that somebody else may have written: each field has its type, each name its grammar, and what it says of
+    itself follows from what it holds. Raises InputError, which names `where`.
     """
+    return _read(content, where, "run", "result.schema.json", _contradictions)
+
+
+def read_soak(content: bytes, where: str) -> dict[str, Any]:
+    """A soak.json, in the same way."""
+    return _read(content, where, "soak", "soak_result.schema.json", _contradictions_of_soak)
+
+
+def _read(
+    content: bytes, where: str, command: str, schema: str, contradictions: Callable[[Any], Iterator[str]]
+) -> dict[str, Any]:
     try:
         if len(content) > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MiB")
         result = foreign.loads(content.decode("utf-8"))
-        _validator()(result)
-        _require_consistent(result)
+        _validator(schema)(result)
+        seconds_of(result["date"])
+        if why := next(contradictions(result), None):
+            raise ValueError(why)
     except ValueError as error:
         why = files.shortened(str(error))
-        raise InputError(f"{where}: not what `xpulab run` writes: {why}; leave it out, or run it again") from error
+        raise InputError(f"{where}: not what `xpulab {command}` writes: {why}; remove it, or run it again") from error
     return result
 
 
 @cache
-def _validator() -> Callable[[Any], Any]:
-    """Of data/schema/result.schema.json, without what an earlier version did not write, and with what a later one may add."""
+def _validator(schema: str) -> Callable[[Any], Any]:
+    """Of a schema in data/schema, without what an earlier version did not write, and with what a later one may add."""
 
     def lenient(part: dict[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in part.items() if (key, value) != ("additionalProperties", False)}
         return kept | {"required": [name for name in kept["required"] if name not in _LATER]} if "required" in kept else kept
 
-    text = files.data("schema", "result.schema.json").read_text(encoding="utf-8")
+    text = files.data("schema", schema).read_text(encoding="utf-8")
     return fastjsonschema.compile(json.loads(text, object_hook=lenient), use_default=False)
 
 
-def _require_consistent(result: Mapping[str, Any]) -> None:
-    """Raises ValueError for a notebook or a check that is there twice, and for red in what says that it is green."""
-    if result["green"] and (result["outcome"] in ("failed", "unknown") or result.get("lost")):
-        raise ValueError("it is green, and its outcome is not, or its accelerator is lost")
-    notebooks = result["notebooks"]
-    _require_unique([notebook["name"] for notebook in notebooks])
+def _contradictions(result: Mapping[str, Any]) -> Iterator[str]:
+    """What a result says that does not follow from its notebooks, or they from their checks."""
+    notebooks, outcome, judges = result["notebooks"], result["outcome"], result.get("judges", "machine")
+    yield from _repeated(notebooks)
     for notebook in notebooks:
-        _require_unique([check["name"] for check in notebook["checks"]])
-        for check in notebook["checks"]:
-            if check["outcome"] not in RED and (red := [row["case"] for row in check["rows"] if row["outcome"] in RED]):
-                raise ValueError(f"{check['name']} is {check['outcome']}, and its row {red[0]} is red")
-            if check["outcome"] in RED and notebook["outcome"] in ("passed", "partial"):
-                raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {check['name']} is red")
-        if result["green"] and notebook["outcome"] in ("failed", "missing"):
-            raise ValueError(f"it is green, and {notebook['name']} is {notebook['outcome']}")
+        yield from (f"{notebook['name']} is {notebook['outcome']}, and {why}" for why in _wrong_in(notebook))
+    outcomes = {notebook["outcome"] for notebook in notebooks}
+    green = result["green"] if outcome == "running" else is_green_run(outcomes)
+    if (
+        result["green"] != green
+        or green != {"passed": True, "failed": False, "unknown": False}.get(outcome, green)
+        or ("partial" in outcomes and outcome in ("passed", "failed"))
+        or ("skipped" in outcomes and result["device"] == "cpu")
+        or (result.get("lost") and outcomes != {"missing"})
+    ):
+        said = f"{outcome} on {result['device']}, {'green' if result['green'] else 'not green'}"
+        yield f"it is {said}{', with a lost accelerator' if result.get('lost') else ''}, and its notebooks {sorted(outcomes)}"
+    if (outcome == "unknown") != bool(result.get("reason")):
+        yield f"it is {outcome}, and its reason is {result.get('reason')}"
+    if (judges == "rehearsal") != bool(result.get("stands_for")):
+        yield f"it judges a {judges}, and stands for {result.get('stands_for') or 'nothing'}"
+    counts = Counter(check["outcome"] for notebook in notebooks for check in notebook["checks"])
+    if Counter(result.get("outcomes", counts)) != counts:
+        yield "its outcomes are not those of its checks"
 
 
-def _require_unique(names: Sequence[str]) -> None:
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{repeated[0]} is there twice")
+def _wrong_in(notebook: Mapping[str, Any]) -> Iterator[str]:
+    """What of a notebook does not follow from its checks."""
+    checks, outcome = notebook["checks"], notebook["outcome"]
+    yield from _repeated(checks)
+    compared = sum(check["outcome"] in COMPARED for check in checks)
+    if (notebook["planned"], notebook["compared"]) != (len(checks), compared):
+        yield f"{compared} of {len(checks)} checks compared something, not {notebook['compared']} of {notebook['planned']}"
+    if outcome in GREEN_NOTEBOOKS and not compared:
+        yield "nothing was compared"
+    for check in checks:
+        if (outcome in GREEN_NOTEBOOKS and check["outcome"] in RED) or (
+            outcome in ("skipped", "missing") and check["outcome"] != outcome
+        ):
+            yield f"its check {check['name']} is {check['outcome']}"
+        rows = worst([check["outcome"], *(row["outcome"] for row in check["rows"])])
+        if rows != check["outcome"]:
+            yield f"its check {check['name']} is {check['outcome']}, with a row that is {rows}"
+
+
+def _contradictions_of_soak(soak: Mapping[str, Any]) -> Iterator[str]:
+    """What a soak says that does not follow from its rounds and problems."""
+    bad = [problem["round"] for problem in soak["problems"]]
+    if soak["first_bad_round"] != min(bad, default=None) or max(bad, default=0) > soak["rounds"]:
+        yield f"of {soak['rounds']} rounds {soak['first_bad_round']} is the first bad one, and problems are of {bad[:9]}"
+    outcome = "failed" if bad else "passed" if soak["repeated"] else "nothing compared"
+    if soak["outcome"] != outcome:
+        yield f"it is {soak['outcome']}, with {len(bad)} problems and {soak['repeated']} checks that repeated"
+
+
+def _repeated(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (f"{name} is there twice" for name, count in Counter(part["name"] for part in parts).items() if count > 1)
 
 
 def content_of(path: Path) -> bytes:
@@ -212,6 +263,8 @@ def _file(path: Path) -> Path:
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
     """The name of the node, where the manifest has one, and the content of result.json, compared with its checksum."""
+    from xpulab.fleet import bundle  # not in a gate, which has a fraction of a second
+
     made, contents = bundle.read(path, _IN_A_BUNDLE)
     if _IN_A_BUNDLE not in contents:
         raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")

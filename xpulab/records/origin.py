@@ -21,6 +21,11 @@ def node_name(environ: Mapping[str, str] = os.environ) -> str:
     return next((environ[name] for name in VARIABLES if environ.get(name)), platform.node())
 
 
+def date_of_now() -> str:
+    """The present date as results have it, in local time with its offset from UTC: "2026-11-22T03:10:00+00:00"."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
 def seconds_of(date: str) -> float:
     """The seconds since 1970 of a date as results have it. Raises ValueError or TypeError, also where it has no time zone."""
     read = datetime.fromisoformat(date)
