@@ -56,7 +56,6 @@ def test_what_cannot_be_is_refused(saw, what, error, says):
 def test_the_allocator_keeps_memory_until_it_is_emptied(saw):
     assert saw["kept"] >= 32 * MIB
     assert saw["after empty_cache"] == [0, 0]
-    assert saw["frees"]
 
 
 @pytest.mark.parametrize("cards", [0, -1, sim.MOST_CARDS + 1])

@@ -15,8 +15,8 @@ of any card. Limits:
 - Each process has its own memory on each card: two processes on one card do not see each other's.
 - Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; to a mesh of
   other ranks only with the same placements. Paddle refuses to add a second gradient to that of a placed tensor.
-- Pinned host memory and asynchronous offload are out of a plug-in's reach: Paddle 3.3.1 never calls the plug-in's allocator of
-  host memory, pin_memory() needs a build for CUDA or XPU, and create_async_load() returns None.
+- Pinned host memory and asynchronous offload are out of a plug-in's reach: in Paddle 3.3.1 pin_memory() needs a build for CUDA
+  or XPU, and create_async_load() returns None.
 - Random numbers come from the CPU: all cards share its random state.
 
     from xpulab import sim
@@ -48,35 +48,23 @@ from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
 from xpulab.sim.limits import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 
-COLLECTIVES = faults.KINDS["collective"]
-
 
 @dataclass(frozen=True)
 class Counters:
     """What one card has done in this process since it was loaded.
 
     bytes_to_device, bytes_to_host, bytes_on_device: bytes copied; a copy between cards counts on the receiving card.
-    allocations, frees: of device memory by Paddle's allocator, which caches freed tensors until empty_cache().
-    allocated_bytes, peak_bytes: what that allocator has now, and the most it had.
+    allocated_bytes: what Paddle's allocator has now, which caches freed tensors until empty_cache().
     kernel_launches: of the card's own eight kernels, and of the copies and fills of reshard.
-    tasks: copies, launches and collectives of its streams.
     faults: how many were injected.
-    host_allocations: of pinned host memory by Paddle.
-    collectives: kind to the number of finished collectives.
     """
 
     bytes_to_device: int
     bytes_to_host: int
     bytes_on_device: int
-    allocations: int
-    frees: int
     allocated_bytes: int
-    peak_bytes: int
     kernel_launches: int
-    tasks: int
     faults: int
-    host_allocations: int
-    collectives: dict[str, int]
 
 
 def load(cards: int = 1, memory_bytes: int | None = None) -> None:
@@ -147,10 +135,7 @@ def counters(card: int = 0) -> Counters:
     """The counters of a card in this process. Raises InputError if there is no such card."""
     _require_card(card)
     library = _library()
-    names = [field.name for field in fields(Counters) if field.name != "collectives"]
-    values = {name: library.xpulab_sim_counter(card, index) for index, name in enumerate(names)}
-    collectives = {kind: library.xpulab_sim_counter(card, len(names) + index) for index, kind in enumerate(COLLECTIVES)}
-    return Counters(**values, collectives=collectives)
+    return Counters(*(library.xpulab_sim_counter(card, index) for index, _ in enumerate(fields(Counters))))
 
 
 def half_kernels() -> list[tuple[str, str]]:

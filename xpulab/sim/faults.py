@@ -20,17 +20,13 @@ SITE    alloc       Paddle's allocator allocates device memory, which it caches 
                     Paddle runs all other operators on the CPU; the card sees only the copies before and after them
         collective  kind: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv
         task        any copy, launch or collective
-        memory      only for flip: before a task, inverts a bit of the card's allocated memory,
-                    within start= and size= (bytes, from the beginning of the memory)
 
 CONDITION
-        when    n=K at the K-th operation (from 1), from=K at the K-th and all later ones, every=K at each K-th one
-                (from the K-th, or from the one that from= gives), p=P with this probability; default: at each one.
+        when    n=K at the K-th operation (from 1), from=K at the K-th and all later ones; default: at each one.
                 Only operations that match the other conditions are counted
-        where   kind=, card=, rank= (of the process: PADDLE_TRAINER_ID, default 0), bytes>=B (at least this many)
-        what    seconds= (delay), factor= (slow), bit= (flip: which bit of the output; default: a random one),
-                start=, size= (memory)
-        seed=   of random choices: the same seed gives the same faults (default 0)
+        where   kind=, card=, rank= (of the process: PADDLE_TRAINER_ID, default 0)
+        what    seconds= (delay), factor= (slow), bit= (flip: which bit of the output; default: another one each time, the
+                same in each process)
 
 Examples: `hang collective rank=1 n=2` is a missing rank, `drop collective rank=1 n=2` a dead rank, `hang task card=0 n=100` a
 hanging stream, `lose task n=50` a card that fell off the bus, `delay task card=1 seconds=0.001` a slow card.
@@ -53,8 +49,8 @@ KINDS = {
     "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
 }
 _FAULT = re.compile(
-    r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task|memory)"
-    r"(\s+(kind|n|from|every|p|card|rank|bytes>|seconds|factor|bit|start|size|seed)=\S+)*"
+    r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task)"
+    r"(\s+(kind|n|from|card|rank|seconds|factor|bit)=\S+)*"
 )
 
 
