@@ -8,6 +8,7 @@ from xpulab import sim
 from xpulab.errors import InputError
 
 MIB = 2**20
+os.environ["XPULAB_SIM_MEMORY"] = str(64 * MIB)
 
 
 def refusal(body):
@@ -19,14 +20,14 @@ def refusal(body):
 
 
 if sys.argv[1] == "before":
-    sim.load(2, memory_bytes=64 * MIB)
+    sim.load(2)
 import paddle  # noqa: E402 - it is what comes before or after
 
 saw = {"device after the import": paddle.get_device()}
 paddle.set_device("cpu")
 on_cpu, empty_on_cpu = paddle.arange(1000), paddle.zeros([0, 3])
 if sys.argv[1] == "after":
-    sim.load(2, memory_bytes=64 * MIB)
+    sim.load(2)
 
 saw["threads after load"] = len(os.listdir("/proc/self/task"))
 child = os.fork()
@@ -35,7 +36,7 @@ if child == 0:
     os._exit(0 if float(paddle.ones([8]).sum()) == 8 else 1)
 saw["child of an unused parent"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-sim.load(2, memory_bytes=64 * MIB)
+sim.load(2)
 saw["another number"] = refusal(lambda: sim.load(3))
 saw["devices"] = paddle.device.get_available_custom_device()
 saw["a tensor made before"] = int(on_cpu.sum()), int(on_cpu.to("sim:0").sum()), list(empty_on_cpu.shape)

@@ -65,9 +65,10 @@ def test_numbers_of_cards_that_cannot_be(cards):
 
 
 @pytest.mark.parametrize("memory", [0, 1000, 2**41])
-def test_sizes_that_cannot_be(memory):
+def test_sizes_that_cannot_be(memory, monkeypatch):
+    monkeypatch.setenv("XPULAB_SIM_MEMORY", str(memory))
     with pytest.raises(InputError, match=f"{memory} bytes of memory"):
-        sim.environment(1, memory_bytes=memory)
+        sim.environment(1)
 
 
 def test_a_size_in_the_environment_that_is_no_number(monkeypatch):

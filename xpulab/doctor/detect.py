@@ -101,8 +101,8 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     anything of NVIDIA is seen. Takes milliseconds on a machine without cards and tools. root: None is system.system_root().
     """
     root = system.system_root() if root is None else root
-    kunlun_pci, nvidia_pci, nodes = system.kunlun_cards(root), system.nvidia_cards(root), system.card_nodes(root)
-    nvidia_nodes, nvidia_driver = system.nvidia_nodes(root), system.nvidia_driver_is_loaded(root)
+    kunlun_pci, nvidia_pci, nodes = system.kunlun_cards(root), system.nvidia_cards(root), system.numbered_nodes(root, "xpu")
+    nvidia_nodes, nvidia_driver = system.numbered_nodes(root, "nvidia"), system.nvidia_driver_is_loaded(root)
     nvidia_tool = shutil.which("nvidia-smi")
     xpu_smi = read_xpu_smi(timeout)
     nvml = Reading("NVML", (), "missing", N_("not asked: nothing of NVIDIA is here"))

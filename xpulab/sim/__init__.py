@@ -67,31 +67,33 @@ class Counters:
     faults: int
 
 
-def load(cards: int = 1, memory_bytes: int | None = None) -> None:
+def load(cards: int = 1) -> None:
     """Add simulated cards to this process, before or after it imports paddle. Builds the plug-in if needed.
 
     If the process already has these cards, only its faults are replaced by those of XPULAB_SIM_FAULTS.
-    memory_bytes: of each card; default: XPULAB_SIM_MEMORY, or 8 GiB.
-    Raises InputError if the process has another number of cards or cards of another size, or if the build fails.
+    Raises InputError if the process has another number of cards, or if the build fails.
     """
-    loaded = loaded_cards()
-    if loaded:
-        _require_same(loaded, cards, memory_bytes)
+    if loaded := loaded_cards():
+        if cards != loaded:
+            raise InputError(
+                f"cannot load {cards} simulated cards: this process already has {loaded}. "
+                "To change the number, restart the process (in Jupyter: the kernel)"
+            )
         set_faults(os.environ.get("XPULAB_SIM_FAULTS", ""))
         return
-    os.environ.update(environment(cards, memory_bytes))
+    os.environ.update(environment(cards))
     if "paddle" in sys.modules:
         attach(Path(os.environ["CUSTOM_DEVICE_ROOT"]) / LIBRARY)
 
 
-def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, str]:
+def environment(cards: int = 1) -> dict[str, str]:
     """The environment variables that give a new process simulated cards. Builds the plug-in if needed.
 
     Raises InputError for numbers out of range, for invalid text in XPULAB_SIM_FAULTS, and without a compiler.
     """
     if not 1 <= cards <= MOST_CARDS:
         raise InputError(N_("{cards} simulated cards: choose 1 to {MOST_CARDS}", cards=cards, MOST_CARDS=MOST_CARDS))
-    memory = memory_of_a_card() if memory_bytes is None else memory_bytes
+    memory = memory_of_a_card()
     if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
         least, most = LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES
         raise InputError(
@@ -162,20 +164,6 @@ def set_faults(text: str) -> None:
 def last_error() -> str:
     """The last error or fault that a card of this process reported; "" if there was none."""
     return _library().xpulab_sim_last_error().decode(errors="replace")
-
-
-def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:
-    if cards != loaded:
-        raise InputError(
-            f"cannot load {cards} simulated cards: this process already has {loaded}. "
-            "To change the number, restart the process (in Jupyter: the kernel)"
-        )
-    loaded_bytes = int(os.environ.get("XPULAB_SIM_MEMORY") or MEMORY_BYTES)
-    if memory_bytes is not None and memory_bytes != loaded_bytes:
-        raise InputError(
-            f"cannot load simulated cards of {memory_bytes} bytes: this process already has cards of {loaded_bytes} bytes. "
-            "To change the size, restart the process (in Jupyter: the kernel)"
-        )
 
 
 def _require_card(card: int) -> None:
