@@ -16,7 +16,7 @@ from xpulab import files
 from xpulab.chapters.shared.operator_tester import strides
 from xpulab.checks.ledger import ledger
 from xpulab.operators import prediction
-from xpulab.operators.kernel_log import KernelLog, Launch
+from xpulab.operators.kernel_log import Launch, logged
 
 
 def launches_of(step: Callable[[], Any]) -> list[Launch]:
@@ -25,13 +25,8 @@ def launches_of(step: Callable[[], Any]) -> list[Launch]:
     Views are copies meanwhile, as recipes for XPUs set it, and results get other names: do not log a step of an optimizer that
     is saved afterwards.
     """
-    log = KernelLog()
-    with strides(0):
-        log.begin()
-        try:
-            step()
-        finally:
-            launches = log.end()
+    with strides(0), logged() as launches:
+        step()
     return launches
 
 
