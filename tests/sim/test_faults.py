@@ -13,6 +13,11 @@ from xpulab.sim.limits import DROP_EXIT_CODE
 pytestmark = pytest.mark.integration
 
 UNKNOWN = ["flop copy", "flip", "fail copy often", "fail copy colour=red", "fail copy bytes=5", "fail memory"]
+KINDS = {
+    "copy": ("h2d", "d2h", "d2d", "p2p", "set"),
+    "launch": ("contiguous", "strided_copy", "fill", "embedding_grad", "assign"),
+    "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
+}
 BAD = [
     *UNKNOWN,
     *("fail copy; flip task", "fail copy n=1 n=2", "fail copy n=0", "fail copy n=1x", "fail copy n=\u0663"),
@@ -32,7 +37,7 @@ GOOD = [
     "slow task factor=2.5",
     "reorder launch kind=embedding_grad",
     "drop collective rank=1 n=2",
-    *(f"fail {site} kind={kind} n=1000000" for site, kinds in faults.KINDS.items() for kind in kinds),
+    *(f"fail {site} kind={kind} n=1000000" for site, kinds in KINDS.items() for kind in kinds),
 ]
 
 

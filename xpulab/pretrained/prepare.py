@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.pretrained import cache, torch_folder
 from xpulab.pretrained.convert import convert
@@ -30,7 +31,7 @@ def prepare(name: str) -> Path:
     if found := find(name):
         return found
     target = cache.root() / _key(name)
-    with cache.built(target) as folder:
+    with files.built(target, "set XDG_CACHE_HOME to a folder with room") as folder:
         if folder and name in RELEASES:
             _from_release(RELEASES[name], folder)
         elif folder:

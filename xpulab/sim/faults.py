@@ -43,11 +43,6 @@ import re
 
 from xpulab.errors import InputError
 
-KINDS = {
-    "copy": ("h2d", "d2h", "d2d", "p2p", "set"),
-    "launch": ("contiguous", "strided_copy", "fill", "embedding_grad", "assign"),
-    "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
-}
 _FAULT = re.compile(
     r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task)"
     r"(\s+(kind|n|from|card|rank|seconds|factor|bit)=\S+)*"
