@@ -16,7 +16,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ import paddle
 from paddle.base import core
 
 from xpulab.operators.recorder import caller, replaced_operators
+from xpulab.sim.attach import captured_stderr
 
 VERBOSITY = 6
 """Of Paddle's log; below it there is no line for a kernel that the device has."""
@@ -61,19 +61,13 @@ def logged() -> Iterator[list[Launch]]:
     What the process writes to standard error meanwhile is lost.
     """
     found: list[Launch] = []
-    with tempfile.TemporaryFile() as file:
-        with replaced_operators(_marked), _shows_information():
-            stderr = os.dup(2)
-            os.dup2(file.fileno(), 2)
-            core.set_vlog_level({"*": VERBOSITY})
-            try:
-                yield found
-            finally:
-                core.set_vlog_level({"*": 0})
-                os.dup2(stderr, 2)
-                os.close(stderr)
-        file.seek(0)
-        found += launches(file.read().decode(errors="replace").splitlines())
+    with replaced_operators(_marked), _shows_information(), captured_stderr() as lines:
+        core.set_vlog_level({"*": VERBOSITY})
+        try:
+            yield found
+        finally:
+            core.set_vlog_level({"*": 0})
+    found += launches(lines)
 
 
 def _marked(_owner: str, _name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
