@@ -39,7 +39,7 @@ def installed(monkeypatch):
     """The versions that are installed in the test, by package."""
     versions = {"numpy": "1.26.4", "paddlepaddle-xpu": "3.3.1"}
 
-    def distributions(name, path):
+    def distributions(name):
         return [SimpleNamespace(version=versions[name])] if name in versions else []
 
     monkeypatch.setattr(environments, "distributions", distributions)

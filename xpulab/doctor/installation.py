@@ -16,15 +16,13 @@ _FAILED_STEPS = {"crashed": "import-crashed", "hung": "import-hung"}
 _FAILED_CARDS = {"raised": "card-computation", "crashed": "card-computation", "hung": "card-hung"}
 
 
-def installation(
-    device: str, paddle: PaddleFacts | None, probed: Probe | None, search_path: Sequence[str] | None
-) -> Iterator[Finding]:
+def installation(device: str, paddle: PaddleFacts | None, probed: Probe | None) -> Iterator[Finding]:
     """The findings, in the order in which to fix them.
 
     paddle: its facts; None when nothing was imported. probed: all steps; None when only facts are known.
     """
     try:
-        require_one_framework(device, search_path)
+        require_one_framework(device)
     except SeveralFrameworks as error:  # their files are each other's
         yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
     if probed is not None:

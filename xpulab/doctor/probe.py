@@ -66,13 +66,13 @@ class Probe:
         return self.paddle.facts or PaddleFacts(error=self.paddle.detail)
 
 
-def probe(device: str, timeout: float = TIMEOUT, environ: Mapping[str, str] = os.environ) -> Probe:
+def probe(device: str, timeout: float = TIMEOUT) -> Probe:
     """Tries the installation for device ("xpu", "gpu", "cpu" or "sim"); timeout: seconds for each step.
 
     Cards are tried beside each other, as many as there are cores. Raises InputError when the simulated cards cannot be built.
     Run on the CPU and on simulated cards only.
     """
-    environment = dict(environ)
+    environment = dict(os.environ)
     if device == SIMULATED:
         from xpulab import sim
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,9 +77,9 @@ class DeviceNode:
         return not self.usable and self.permissions.endswith("rw-")
 
 
-def system_root(environ: Mapping[str, str] = os.environ) -> Path:
+def system_root() -> Path:
     """The folder below which the machine is looked at: "/", except in tests."""
-    return Path(environ.get(SYSTEM_ROOT) or "/")
+    return Path(os.environ.get(SYSTEM_ROOT) or "/")
 
 
 def kunlun_cards(root: Path) -> tuple[PciCard, ...]:

@@ -30,19 +30,17 @@ def launches_of(step: Callable[[], Any]) -> list[Launch]:
     return launches
 
 
-def on_a_p800(launches: Sequence[Launch]) -> None:
-    """Print where a P800 would compute these kernels: what is not on the card with what to write instead, then the counts."""
+def shown(step: Callable[[], Any]) -> list[Launch]:
+    """Run the step, print where a P800 would compute its kernels, and return them.
+
+    What is not on the card is printed with what to write instead, then the counts.
+    """
+    launches = launches_of(step)
     report = prediction.predict(prediction.kernels_here(launches, ledger.device or "cpu"))
     for row in report["kernels"]:
         row["caller"] = row["caller"].rpartition("site-packages/")[2].removeprefix(f"{files.ROOT}/")
     print(prediction.format_places(report))
     print(f"predicted from {report['source']}; not run on a card")
-
-
-def shown(step: Callable[[], Any]) -> list[Launch]:
-    """Run the step, print where a P800 would compute its kernels, and return them."""
-    launches = launches_of(step)
-    on_a_p800(launches)
     return launches
 
 
