@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 import paddle
+from counted import counters
 
 from xpulab import sim
 
@@ -21,12 +22,12 @@ zeros = np.zeros(1000, dtype="uint8")
 def with_faults(text, body):
     """What body returns, or raises, with the faults of the text; and how many were injected."""
     sim.set_faults(text)
-    before = sum(sim.counters(card).faults for card in (0, 1))
+    before = sum(counters(card).faults for card in (0, 1))
     try:
         result = body()
     except (RuntimeError, MemoryError, OSError) as error:
         result = f"{type(error).__name__}: {error}"
-    injected = sum(sim.counters(card).faults for card in (0, 1)) - before
+    injected = sum(counters(card).faults for card in (0, 1)) - before
     sim.set_faults("")
     return result, injected
 

@@ -83,14 +83,8 @@ class Detection:
     def unknown_cards(self) -> tuple[str, ...]:
         """The Kunlun cards of a generation that this suite does not know, by their ids on the bus and their models."""
         on_bus = [str(card) for card in self.kunlun_pci if card.generation is None]
-        return (
-            *on_bus,
-            *(
-                N_("card {index}, {model}", index=card.index, model=card.model)
-                for card in self.xpu_smi.cards
-                if card.generation is None
-            ),
-        )
+        of_tool = [card for card in self.xpu_smi.cards if card.generation is None]
+        return (*on_bus, *(N_("card {index}, {model}", index=card.index, model=card.model) for card in of_tool))
 
 
 def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:

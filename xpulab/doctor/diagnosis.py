@@ -91,14 +91,9 @@ def diagnose(
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
     require(device, detection)
-    findings = [
-        Finding(
-            "device",
-            "ok",
-            N_("diagnosed for {device}; this machine has {available}", device=device, available=", ".join(detection.available)),
-        )
-    ]
-    findings += hardware
+    available = ", ".join(detection.available)
+    seen = N_("diagnosed for {device}; this machine has {available}", device=device, available=available)
+    findings = [Finding("device", "ok", seen), *hardware]
     if device in ("xpu", "gpu"):
         reading = of_device(device, detection)[1]
         findings += [vendor_tool(reading, detection.in_container), *health(reading.cards)]
@@ -160,22 +155,16 @@ def card_state(detection: Detection, root: Path) -> Iterator[Finding]:
     shown = (*detection.xpu_smi.cards, *detection.nvml.cards)
     states = system.card_states(root) if detection.nodes else {}
     states = {**{card.index: card.state.upper() for card in shown if card.state}, **states}
-    unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
+    unhealthy = sorted((index, state) for index, state in states.items() if state not in HEALTHY_STATES)
     if unhealthy:
-        seen = ", ".join(
-            N_("card {index} is in state {state}", index=index, state=state or "?")
-            for index, state in sorted(unhealthy.items())
-        )
-        is_bad = any(
-            re.search("ERROR|RESET", state) for state in unhealthy.values()
-        )  # another word may be that of a new driver
-        yield known_finding(
-            "card-error", "wrong" if is_bad else "unknown", seen, "card-error" if is_bad else "vendor-tool-unread"
-        )
+        seen = ", ".join(N_("card {index} is in state {state}", index=index, state=state or "?") for index, state in unhealthy)
+        if any(re.search("ERROR|RESET", state) for _, state in unhealthy):
+            yield known_finding("card-error", "wrong", seen, "card-error")
+        else:  # another word may be that of a new driver
+            yield known_finding("card-error", "unknown", seen, "vendor-tool-unread")
     elif states:
-        seen = N_(
-            "{states} in state {value}", states=format_card_count(len(states)), value=" or ".join(sorted({*states.values()}))
-        )
+        value = " or ".join(sorted({*states.values()}))
+        seen = N_("{states} in state {value}", states=format_card_count(len(states)), value=value)
         yield Finding("card-error", "ok", seen)
 
 

@@ -36,7 +36,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -47,24 +46,6 @@ from xpulab.sim import faults
 from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
 from xpulab.sim.limits import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What one card has done in this process since it was loaded.
-
-    bytes_to_device, bytes_to_host, bytes_on_device: bytes copied; a copy between cards counts on the receiving card.
-    allocated_bytes: what Paddle's allocator has now, which caches freed tensors until empty_cache().
-    kernel_launches: of the card's own eight kernels, and of the copies and fills of reshard.
-    faults: how many were injected.
-    """
-
-    bytes_to_device: int
-    bytes_to_host: int
-    bytes_on_device: int
-    allocated_bytes: int
-    kernel_launches: int
-    faults: int
 
 
 def load(cards: int = 1) -> None:
@@ -133,19 +114,12 @@ def serial_number(card: int) -> str:
     return f"simulated-{card}"
 
 
-def counters(card: int = 0) -> Counters:
-    """The counters of a card in this process. Raises InputError if there is no such card."""
-    _require_card(card)
-    library = _library()
-    return Counters(*(library.xpulab_sim_counter(card, index) for index, _ in enumerate(fields(Counters))))
-
-
 def half_kernels() -> list[tuple[str, str]]:
     """The kernels for half types that this plug-in gives the CPU, as ("matmul", "bfloat16").
 
     Raises InputError if this process has no simulated cards.
     """
-    _require_card(0)
+    _require_cards()
     lines = [line.split() for line in _library().xpulab_sim_half_kernels().decode().splitlines()]
     return [(name, dtype) for name, dtype, outcome, *_ in lines if outcome == "added"]
 
@@ -155,7 +129,7 @@ def set_faults(text: str) -> None:
 
     Lost cards and failed streams become usable again. Raises InputError for invalid text.
     """
-    _require_card(0)
+    _require_cards()
     faults.parse(text)
     if _library().xpulab_sim_set_faults(text.encode()):
         raise InputError(last_error())
@@ -166,11 +140,9 @@ def last_error() -> str:
     return _library().xpulab_sim_last_error().decode(errors="replace")
 
 
-def _require_card(card: int) -> None:
-    if not 0 <= card < loaded_cards():
-        raise InputError(
-            N_("there is no simulated card {card}: this process has {loaded_cards}", card=card, loaded_cards=loaded_cards())
-        )
+def _require_cards() -> None:
+    if not loaded_cards():
+        raise InputError(N_("this process has no simulated cards: call xpulab.sim.load()"))
 
 
 @cache
