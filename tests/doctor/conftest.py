@@ -23,7 +23,7 @@ from xpulab.records import environments
 FORMATS = Path(__file__).parent / "formats"
 NVML = Path(__file__).parent / "nvml"
 A100 = {
-    **{"name": "NVIDIA A100-SXM4-80GB", "bus": "00000000:17:00.0", "serial": "1564720081234", "use": 5},
+    **{"name": "NVIDIA A100-SXM4-80GB", "bus": "00000000:17:00.0", "serial": "1564720081234"},
     **{"memory": {"total": 81920 << 20, "used": 1043 << 20}, "temperature": 36, "milliwatts": 61420},
 }
 """What NVML says of a card."""

@@ -31,9 +31,9 @@ CONDITION
 Examples: `hang collective rank=1 n=2` is a missing rank, `drop collective rank=1 n=2` a dead rank, `hang task card=0 n=100` a
 hanging stream, `lose task n=50` a card that fell off the bus, `delay task card=1 seconds=0.001` a slow card.
 
-Each process has its own faults and its own counts. Each injected fault is reported on stderr, "xpulab sim: fault injected: ...":
-the first ten times, then the 100th, the 1000th and so on. While faults are set, all work of a stream runs on its thread, also
-short work that otherwise runs at once. Counts depend on what Paddle does, which can differ between releases.
+Each process has its own faults and its own counts. Each injected fault is reported on stderr, as "xpulab sim: fault injected:
+...", the first ten times, then the 100th, the 1000th and so on. While faults are set, all work of a stream runs on its
+thread, also short work that otherwise runs at once. Counts depend on what Paddle does, which can differ between releases.
 """
 
 from __future__ import annotations
