@@ -93,7 +93,7 @@ def environment(address: str, folder: str | os.PathLike[str], base: Mapping[str,
     return {**base, "JUPYTER_PATH": path, warm.ADDRESS: address}
 
 
-def run_command(command: Sequence[str]) -> int:
+def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
     """Run a command with a fork server, where Jupyter finds warm kernels; returns its exit code once no kernel is left.
 
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
@@ -103,7 +103,7 @@ def run_command(command: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: early.append(number))
-    with warm.ForkServer() as fork_server:
+    with warm.ForkServer(preload) as fork_server:
         try:
             process = subprocess.Popen(command, env=environment(fork_server.address, fork_server.folder, os.environ))
         except OSError as error:
