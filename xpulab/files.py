@@ -1,14 +1,16 @@
-"""Finds the repository's own files from any working directory, and reads JSON, JSON Lines and YAML files.
+"""Finds the repository's own files, and folders of the user's cache; reads JSON, JSON Lines and YAML files.
 
 Every error names the file and the line.
 """
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -147,6 +149,39 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             name.replace(path)
         finally:
             name.unlink(missing_ok=True)
+
+
+def cache_folder(variable: str, name: str) -> Path:
+    """A folder of the user's cache: that which the variable names, else NAME in $XDG_CACHE_HOME/xpulab, by default ~/.cache."""
+    if own := os.environ.get(variable):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xpulab" / name
+
+
+@contextmanager
+def built(target: Path, remedy: str) -> Iterator[Path | None]:
+    """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
+
+    One process at a time builds a target; None is yielded where another one has built it meanwhile.
+    Raises InputError, with the remedy, when it cannot be written.
+    """
+    folder = target.with_name(f".{target.name}.unfinished")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_name(f".{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+            if target.is_dir() and any(target.iterdir()):
+                yield None
+                return
+            try:
+                folder.mkdir()
+                yield folder
+                folder.replace(target)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error}; {remedy}") from error
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:

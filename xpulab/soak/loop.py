@@ -34,7 +34,7 @@ from xpulab.harness.report.result import SCOPE, digest_of_check
 from xpulab.messages import N_, shown
 from xpulab.records.origin import date_of_now, node_name
 from xpulab.records.record import RED
-from xpulab.soak.selection import selection
+from xpulab.soak.selection import varies
 
 LINES, SUMMARY = "soak.jsonl", "soak.json"
 
@@ -184,7 +184,7 @@ def _values_of(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     """Notebook, name and digest of each check whose values must repeat; one that is skipped has its outcome as value."""
     for record in verdict.records:
         digest = "skipped" if record.outcome == "skipped" else digest_of_check(record)
-        if digest and not selection().varies(record.name):
+        if digest and not varies(record.name):
             yield verdict.name, record.name, digest
 
 
