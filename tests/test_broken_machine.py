@@ -126,7 +126,7 @@ def test_a_command_without_a_console_says_by_its_exit_code_how_it_ended(line, co
     ("line", "said"),
     [
         ("run --nope", "--nope; see xpulab run --help"),
-        ("cards", "'number'; see xpulab cards --help"),
+        ("judge", "'bundle'; see xpulab judge --help"),
         ("fleet nope", "'nope'; see xpulab fleet --help"),
         ("nope", "'nope'; see xpulab --help"),
         ("gate --max-age x", "see xpulab gate --help"),
@@ -140,7 +140,7 @@ def test_a_command_that_cannot_be_understood_ends_with_one_line_that_names_its_h
 def test_an_interrupt_at_the_very_start_is_no_verdict_and_shows_no_traceback(tmp_path):
     """What is imported in place of Python's ast, before signals are handled, is interrupted."""
     (tmp_path / "ast.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
-    done = shell(f"{XPULAB} cards 1; exit $?", PYTHONPATH=f"{tmp_path}:{files.ROOT}")
+    done = shell(f"{XPULAB} host; exit $?", PYTHONPATH=f"{tmp_path}:{files.ROOT}")
     assert (done.returncode, done.stdout, done.stderr) in ((130, "", ""), (-signal.SIGINT, "", ""))
 
 

@@ -13,7 +13,7 @@ refuse() { # REASON: nothing is run here, and no verdict is known
 }
 
 # Packages that the questions below do not import: thousands of files, for a check of some seconds. measure.sh looks at all of them.
-: "${not_imported=$(printf ' ! -name %s' _distutils_hack annotated_doc annotated_types arrow attr attrs click dateutil fqdn idna isoduration \
+: "${not_imported=$(printf ' ! -name %s' _distutils_hack annotated_doc annotated_types arrow attr attrs click dateutil fastjsonschema fqdn idna isoduration \
     jsonschema jsonschema_specifications markdown_it mdurl packaging pydantic pydantic_core pygments referencing rich rpds shellingham \
     typer typing_inspection uri_template webcolors yaml)}"
 everybody='-perm -002 ! ( -type d -perm -1000 )' # in a sticky folder nobody renames what others own

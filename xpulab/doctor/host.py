@@ -107,7 +107,7 @@ def examine(request: HostRequest) -> HostReport:
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
     findings += [*_cards(request, detection, root), *_interfaces(root)]
-    return HostReport(node_name(), system.boot_id(root), tuple(findings))
+    return HostReport(node_name(), system.boot_id(), tuple(findings))
 
 
 def format_reason(report: HostReport) -> str:

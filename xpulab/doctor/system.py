@@ -146,9 +146,9 @@ def in_container(root: Path) -> bool:
     return any(file.exists() for file in marker_files) or bool(re.search(r"docker|kubepods|containerd", traces))
 
 
-def boot_id(root: Path) -> str | None:
+def boot_id() -> str | None:
     """What the kernel calls the time since it was started; None where it does not say. Source: random(4)."""
-    return read_text(root / "proc/sys/kernel/random/boot_id") or None
+    return read_text(system_root() / "proc/sys/kernel/random/boot_id") or None
 
 
 def read_text(path: Path) -> str:

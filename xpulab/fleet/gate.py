@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xpulab.devices import DEVICES
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
 from xpulab.fleet.runs import content_of, read_result, read_soak
 from xpulab.records.origin import node_name, seconds_of
@@ -165,7 +165,7 @@ def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
     require: as for `requirement`.
     Raises InputError when the folder cannot be read, or holds no whole run.
     """
-    required, now, boot = requirement(require), time.time(), boot_id(system_root())
+    required, now, boot = requirement(require), time.time(), boot_id()
     verdicts = sorted(_verdicts(folder, now), key=lambda verdict: verdict.ended)
     greens, unknown = ([each for each in verdicts if each.state == state] for state in ("green", "unknown"))
     if reds := [red for red in verdicts if red.state == "red" and all(green.spares(red, boot) for green in greens)]:

@@ -252,13 +252,15 @@ def content_of(path: Path) -> bytes:
     try:
         with files.opened(file) as opened:
             return opened.read(LARGEST + 1)
+    except InputError as error:
+        raise InputError(f"{error}; remove it, or name another one") from error
     except OSError as error:  # of a disk or a network file system
         raise InputError(f"{file}: cannot be read: {error.strerror}; copy it to another disk") from error
 
 
 def _file(path: Path) -> Path:
     """The result.json in a folder, else the path itself."""
-    return path / RESULT if os.path.isdir(path) else path
+    return path / RESULT if os.path.isdir(path) and path.name != RESULT else path
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:

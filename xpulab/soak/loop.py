@@ -22,7 +22,7 @@ from statistics import median
 import psutil
 from rich.console import Console
 
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
 from xpulab.files import replace_text
 from xpulab.harness import run as harness
@@ -211,7 +211,7 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
         "schema": 3,
         "date": date_of_now(),
         "node": node_name(),
-        "boot": boot_id(system_root()),
+        "boot": boot_id(),
         "outcome": "failed" if first_bad(rounds) else "passed" if any(each.repeated for each in rounds) else "nothing compared",
         "device": asked.options.device,
         "scope": SCOPE[asked.options.device],

@@ -13,7 +13,7 @@ from typing import Any
 from xpulab.devices import JUDGED
 from xpulab.doctor import meant
 from xpulab.doctor.meant import LostAccelerator
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
@@ -86,7 +86,7 @@ class Result:
     folder: Path
     date: str = field(default_factory=date_of_now)
     node: str = field(default_factory=node_name)
-    boot: str | None = field(default_factory=lambda: boot_id(system_root()))
+    boot: str | None = field(default_factory=boot_id)
     lost: LostAccelerator | None = None
 
     @property
