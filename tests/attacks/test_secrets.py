@@ -45,7 +45,7 @@ LINES = {  # each with one secret, which holds the word planted
     "arrow": f"HF_TOKEN -> planted{HEX}",
     "xml": "<server><password>planted</password><SecretAccessKey>planted</SecretAccessKey></server>",
     "block": "private_key: |\n  planted",
-    "wandb": "!wandb login planted",
+    "wandb": f"!wandb login planted{HEX}",
     "mysql": "!mysql -uroot -pplanted db",
     "refused": f"Incorrect API key provided: planted{HEX}",
     "nvidia": f"nvapi-planted{HEX}",

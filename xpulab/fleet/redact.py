@@ -113,7 +113,7 @@ PATTERNS = {
     "argument": re.compile(
         r"(?i)(?P<kept>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|pass(?:word|wd|phrase)?|pwd|secret|pat|[as]k|(?:api|access|secret)[-_]?key)(?:=|\s+)"
         r"|\bsshpass +-p *|\bcurl [^\n]{0,500}?(?:-u|--user) +|\b(?:docker|podman|nerdctl|skopeo) login [^\n]{0,500}?-p +"
-        r"|\blogin\s+\S{1,64}\s+(?:account\s+\S{1,64}\s+)?password\s+|\bwandb login +|\bswanlab login +-k +"
+        r"|\blogin\s+\S{1,64}\s+(?:account\s+\S{1,64}\s+)?password\s+|\bwandb login +(?=\w{20})|\bswanlab login +-k +"
         r"|\bmysql(?:dump|admin)? [^\n]{0,200}?-p(?=\S)|\bredis-cli [^\n]{0,200}?-a +"
         r"|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
     ),
