@@ -22,9 +22,9 @@ def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool, cold: Started 
     cold: what kernels start from where simulated cards stand for a card; None: they are forked from a server of their own.
     """
     refuse_other_environments(selftest.chapters_of(faults))
-    if not faults:
-        raise InputError(N_("none of these faults can be tried on this machine"))
     cases, tried = selftest.cases_of(faults), list[Trial]()
+    if not cases:
+        raise InputError(N_("none of these faults can be tried on this machine"))
     counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=len(cases), jobs=jobs))
     print(counted, file=sys.stderr)
     with kernel_environment("cpu", cold) as environment:
