@@ -21,9 +21,10 @@ A device that is named must exist. --set installs a set without this check, for 
 --packages formers makes .venv-formers, beside .venv: formers.txt in place of common.txt, for the chapters that say so in their
 metadata (`environment`). The framework is the same.
 
-XPULAB_VENV names another folder than .venv (a relative path starts at the repository). Next to the folder are its lock
-(.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
-installer (.venv.log).
+XPULAB_VENV names another folder than .venv (a relative path starts at the repository): one that is new or empty, or an
+environment that this repository made, finished or not. The content of any other folder stays as it is: exit code 2. Next to the
+folder are its lock (.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output
+of the installer (.venv.log).
 
 What it prints is in the language of XPULAB_LANG, from Python 3.10 on.
 
@@ -176,6 +177,7 @@ def create_if_needed(venv, state, packages=COMMON):
     """Creates the environment unless it already has this state. Raises InputError, with what to do, when that fails."""
     if not reason_to_create(venv, state):
         return
+    require_own(venv)
     with locked(venv) as lock:
         reason = reason_to_create(venv, state)  # Again: another process may have created it while this one waited.
         if reason:
@@ -318,20 +320,37 @@ def output_of(command):
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 
+def require_own(venv):
+    """Raises InputError for a folder with a content that no installation of this repository has put there.
+
+    .venv in the repository and the two beside it are its own. Elsewhere one of two files says so at any moment: the steps from
+    before the first one until the marker is there.
+    """
+    if venv in [sibling(ROOT / ".venv", suffix) for suffix in ("", "-book", "-formers")] or not venv.exists():
+        return
+    if {path.name for path in venv.iterdir()} <= {STEPS + ".new"}:
+        return
+    for name in (STEPS, MARKER, STEPS):  # another process may just have replaced one by the other, in either direction
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if json.loads((venv / name).read_text())["repository"] == str(ROOT):
+                return
+    raise InputError(
+        N_(
+            "{venv}: not an environment that {ROOT} has made, so it is not changed. Set XPULAB_VENV to a new folder, or remove "
+            "this one.",
+            venv=venv,
+            ROOT=ROOT,
+        )
+    )
+
+
 def remove_content(venv):
     """Removes the content of the folder and keeps the folder, which may be a mount point.
 
-    The marker is removed first, so that a partly removed environment never counts as complete, and pyvenv.cfg last, so
-    that it is still recognized as an environment. Raises InputError for a folder that is not an environment.
+    The marker is removed first, so that a partly removed environment never counts as complete. The steps stay: they say whose
+    folder it is.
     """
-    if not venv.exists():
-        return
-    names = {path.name for path in venv.iterdir()}
-    if names and "pyvenv.cfg" not in names and venv != (ROOT / ".venv").resolve():
-        raise InputError(
-            N_("{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder.", venv=venv)
-        )
-    for name in sorted(names, key=lambda name: (name == "pyvenv.cfg", name != MARKER)):
+    for name in sorted((path.name for path in venv.iterdir() if path.name != STEPS), key=lambda name: name != MARKER):
         path = venv / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
@@ -398,10 +417,13 @@ def install_steps(venv, state, python, version, lock, packages, written):
     if done:
         report(N_("goes on after: {done}", done=", ".join(shown(text) for text, _ in steps[:done])))
         remove_incomplete(venv)
-    else:
+    elif venv.exists():
+        write(venv / STEPS, dict(progress, done=0))
         remove_content(venv)
     disks = disks_of(venv, uv)
     require_room(disks, NEEDS[device], size_gb(venv) if done else 0)
+    venv.mkdir(exist_ok=True)
+    write(venv / STEPS, dict(progress, done=done))
     log = sibling(venv, ".log")
     report(N_("installing with {value}; its output goes to {log}", value="uv" if uv else "pip", log=log))
     with open(str(log), "wb", opener=no_link) as out:
@@ -414,7 +436,6 @@ def install_steps(venv, state, python, version, lock, packages, written):
             seconds = time.monotonic() - started
             taken = installed_framework(inside, framework) if text == installed else None
             report(f"{shown(text)} ({seconds:.1f} s)" + (f": {taken}" if taken else ""))
-    (venv / STEPS).unlink()
     return framework and installed_framework(inside, framework)
 
 
@@ -601,6 +622,7 @@ def format_failure(command, code, log, minutes, disks):
 def write_marker(venv, state):
     """Marks the environment as complete."""
     write(venv / MARKER, state)
+    (venv / STEPS).unlink()
 
 
 def write(path, content):

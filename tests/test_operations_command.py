@@ -41,6 +41,11 @@ def test_slurms_files_have_the_clone_and_the_cards_of_most_nodes(init, tmp_path)
         assert os.access(lines[name], os.X_OK), lines[name]
 
 
+def test_cards_of_different_models_are_all_cards_of_their_node(init):
+    code, printed = init("sinfo", "n1 gpu:a100:4(S:0-1),gpu:v100:no_consume:4(S:2-3),nic:2", "--slurm")
+    assert code == 0 and "1 nodes with 8 gpu each" in printed
+
+
 def test_the_manifests_have_the_nodes_and_the_cards_of_most_nodes(init, tmp_path):
     assert init("kubectl", KUBECTL, "--kubernetes")[0] == 0
     documents = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -102,12 +103,48 @@ def test_a_lost_card_makes_nothing(repository):
     assert repository.make("--device", "cpu")[0] == 0
 
 
-def test_a_folder_that_is_no_environment_is_not_emptied(repository, tmp_path):
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "file").touch()
-    code, printed = repository.make(XPULAB_VENV=str(tmp_path / "precious"))
-    assert (code, "not a virtual environment" in printed) == (2, True)
-    assert (tmp_path / "precious" / "file").exists()
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"pyvenv.cfg": "home = /usr/bin\n"},
+        {"pyvenv.cfg": "home = /usr/bin\n", "xpulab.json": "[]"},
+        {"xpulab.json": json.dumps({"device": "cpu", "sources": "x", "repository": "/another", "python": "3.11.7"})},
+        {"xpulab-steps.json": json.dumps({"device": "cpu", "sources": "x", "repository": "/another", "done": 1})},
+    ],
+    ids=["no environment", "of the user", "of the user with a marker", "of another clone", "unfinished, of another clone"],
+)
+def test_what_this_repository_has_not_made_is_not_emptied(repository, tmp_path, files):
+    precious = tmp_path / "precious"
+    (precious / "checkpoints").mkdir(parents=True)
+    for name, text in {**files, "checkpoints/step-100": "weights"}.items():
+        (precious / name).write_text(text)
+    before, beside = sorted(precious.rglob("*")), sorted(tmp_path.iterdir())
+    code, printed = repository.make(XPULAB_VENV=str(precious))
+    assert (code, printed.count("\n"), "not an environment that" in printed) == (2, 1, True), printed
+    assert (sorted(precious.rglob("*")), sorted(tmp_path.iterdir())) == (before, beside)
+    (repository.folder / ".venv").symlink_to(precious)
+    assert repository.make()[0] == 2 and sorted(precious.rglob("*")) == before
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "empty"])
+def test_an_environment_elsewhere_is_made_goes_on_and_is_made_again(repository, tmp_path, is_there):
+    own = tmp_path / "own"
+    if is_there:
+        own.mkdir()
+    repository.behaviour.write_text('case "$*" in *framework.txt) exit 3;; esac\n')
+    assert repository.make(XPULAB_VENV=str(own))[0] == 2
+    repository.behaviour.write_text("")
+    code, printed = repository.make(XPULAB_VENV=str(own))
+    assert (code, "goes on after: created\n" in printed) == (0, True)
+    (own / "stray").touch()
+    change_the_common_set(repository)
+    repository.behaviour.write_text('case "$*" in *framework.txt) kill -9 $PPID;; esac\n')
+    assert repository.make(XPULAB_VENV=str(own))[0] == -9
+    repository.behaviour.write_text("")
+    assert repository.make(XPULAB_VENV=str(own))[0] == 0 and not (own / "stray").exists()
+    assert repository.make(XPULAB_VENV=str(own)) == (0, "")
+    assert sorted(path.name for path in own.glob("xpulab*")) == ["xpulab.json"]
 
 
 def test_a_failing_installer_shows_its_last_lines_and_keeps_the_log(repository):

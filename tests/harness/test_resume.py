@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import jsonschema
 import nbformat
@@ -55,6 +56,7 @@ class Killable:
     notebook: Path
     middle: Path
     temporary: Path
+    device: ClassVar[str] = "cpu"
 
     @property
     def ran(self) -> str:
@@ -65,7 +67,7 @@ class Killable:
         return json.loads((self.folder / "out" / "result.json").read_text())
 
     def command(self, *options: str) -> list[str]:
-        asked = ["run", str(self.notebook), "--device", "cpu", "--cold", "--out", str(self.folder / "out"), *options]
+        asked = ["run", str(self.notebook), "--device", self.device, "--cold", "--out", str(self.folder / "out"), *options]
         return [sys.executable, "-m", "xpulab", *asked]
 
     @property
@@ -185,6 +187,35 @@ def test_interrupted_again_it_goes_on_to_its_end_which_is_not_resumed(killed):
     assert list(killed.temporary.iterdir()) == []
     code, printed = killed.run("--resume")
     assert (code, killed.ran) == (0, "dfm" + "dfme") and "this run has ended, there is nothing to resume" in printed
+
+
+def lose_the_card(monkeypatch):
+    """From now on this machine must have cards, and `auto` finds none: the run that is resumed is that of the CPU."""
+    monkeypatch.setenv("XPULAB_EXPECT", "8")
+    monkeypatch.setattr(Killable, "device", "auto")
+
+
+def test_an_ended_run_stays_when_an_accelerator_is_lost(killed, monkeypatch):
+    """It goes on with the one before."""
+    reports = {path: path.read_bytes() for path in (killed.folder / "out").iterdir() if path.is_file()}
+    lose_the_card(monkeypatch)
+    unchanged(killed, "this run has ended, and its reports stay")
+    unchanged(killed, "seed 0, not 3", "--seed", "3")
+    asked = json.loads(reports[killed.folder / "out/run.json"])
+    (killed.folder / "out/run.json").write_text(json.dumps({**asked, "machine": "another"}))
+    unchanged(killed, "holds another run: machine another")
+    (killed.folder / "out/run.json").write_bytes(reports[killed.folder / "out/run.json"])
+    assert {path: path.read_bytes() for path in reports} == reports
+
+
+def test_screen_and_folder_agree_after_a_loss(killed, monkeypatch):
+    """It goes on with the one before, as if that had been killed just before its reports."""
+    (killed.folder / "out/result.json").unlink()
+    with monkeypatch.context() as patch:
+        lose_the_card(patch)
+        assert (killed.run("--resume")[0], killed.result["outcome"]) == (1, "failed")
+    code, printed = killed.run("--resume")
+    assert (code, killed.result["outcome"], killed.result["lost"]) == (0, "passed", None), printed
 
 
 def test_a_run_that_has_lost_its_result_is_as_old_as_its_notebooks(killed):

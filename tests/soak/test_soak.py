@@ -94,4 +94,4 @@ def test_what_cannot_be_is_refused(tmp_path, arguments, said):
     (tmp_path / "result.json").write_text("{}")
     command = [sys.executable, "-m", "xpulab", "soak", "--device", "cpu", *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 2 and said in " ".join(done.stderr.split())
+    assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "--resume" not in done.stderr

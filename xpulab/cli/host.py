@@ -19,7 +19,7 @@ def host(
         str | None, typer.Option(help="The node's name of a kind, as xpu-p800-8: its device, model and number of cards.")
     ] = None,
     device: Annotated[str, typer.Option(help="xpu or gpu: look at these cards only; cpu: at none.")] = "auto",
-    checkpoints: Annotated[Path, typer.Option(help="The folder that checkpoints are written to.")] = Path("."),
+    checkpoints: Annotated[Path | None, typer.Option(help="Where checkpoints go; without it no disk is judged.")] = None,
     beside_jobs: Annotated[
         bool, typer.Option("--beside-jobs", help="Jobs may run: what they hold of cards and shared memory is not wrong.")
     ] = False,

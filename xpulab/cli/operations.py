@@ -51,8 +51,10 @@ def _site(question: tuple[str, ...]) -> tuple[str, int, int]:
     ran = run_tool(question, 30.0)
     if ran.outcome != "ok":
         raise InputError(ran.detail)
-    shown = (re.match(r"(\S+) .*?\b(xpu|gpu):(?:[\w.-]+:)?([1-9]\d*)", line) for line in ran.output.splitlines())
-    nodes = {found[1]: (found[2], int(found[3])) for found in shown if found}
+    nodes = {}
+    for name, _, resources in (line.partition(" ") for line in ran.output.splitlines()):
+        if found := re.findall(r"\b(xpu|gpu):(?:[\w.-]+:)*([1-9]\d*)(?![\w.:-])", resources):  # several: of different models
+            nodes[name] = found[0][0], sum(int(cards) for device, cards in found if device == found[0][0])
     if not nodes:
         raise InputError(N_("{tool} shows no node with cards: a resource xpu or gpu of the nodes", tool=question[0]))
     (kind, count), *others = Counter(nodes.values()).most_common()

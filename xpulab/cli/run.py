@@ -15,6 +15,7 @@ from xpulab.messages import N_, shown
 
 if TYPE_CHECKING:
     from xpulab.doctor.meant import LostAccelerator
+    from xpulab.harness.execute import RunOptions
     from xpulab.harness.plan import Plan
 
 
@@ -94,7 +95,10 @@ def run(
         if used == SIMULATED:
             chosen.cards(used, cards, make_plans(named, level, globs), expected)
     except AcceleratorLost as error:
-        _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, is_whole, chosen.folder(out), resume)
+        from xpulab.harness.execute import RunOptions
+
+        options = RunOptions(error.lost.device, level, cards or 0, seed, rehearsed or "", is_whole=is_whole)
+        _refuse(make_plans(named, level, globs), options, error.lost, chosen.folder(out), resume)
         raise typer.Exit(1) from None
     with fork_server.started(used, cold) as server:  # it imports while the notebooks are read
         from xpulab.harness import run as harness
@@ -155,16 +159,13 @@ def _show_left_out(is_whole: bool) -> None:
         print(shown(format_left_out(name)))
 
 
-def _refuse(
-    plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, is_whole: bool, folder: Path, resume: bool
-) -> None:
+def _refuse(plans: list[Plan], options: RunOptions, lost: LostAccelerator, folder: Path, resume: bool) -> None:
     """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
     from xpulab.harness import run as harness
-    from xpulab.harness.execute import RunOptions
     from xpulab.harness.report.text import format_result
 
-    if not (resume and harness.holds_run(folder)):
+    if not (goes_on := resume and harness.holds_run(folder)):
         harness.prepare(folder)
-    result = harness.refuse(plans, RunOptions(lost.device, plans[0].level, cards, seed, is_whole=is_whole), folder, lost)
+    result = harness.refuse(plans, options, folder, lost, goes_on)
     print(shown(N_("report: {folder}", folder=folder / "index.html")))
     print(format_result(result))

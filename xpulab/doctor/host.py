@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,8 +38,10 @@ OPEN_FILES = 4096
 DISK_LEAST, DISK_SHARE = 10 * GIB, 0.05
 """Free bytes of the folder of checkpoints, and their share."""
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
-DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p")
-"""Names, of which Linux keeps 15 characters, of NVIDIA's services: they hold every card, and use nothing of it."""
+DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p", "nvidia-smi", "dcgmi", "xpu-smi", "xpu_smi")
+"""Names, of which Linux keeps 15 characters, of the vendors' services and tools: they hold every card and use nothing of it."""
+PASSING_SECONDS = 2.0
+"""A process that no longer holds a card after this time was passing: it asked for a state, or was about to end."""
 TOOL_SECONDS = 4.0
 """How long a vendor's tool may take: a prolog waits, and Slurm ends a health check after 60 s."""
 BY_PREFIX = "NCCL_SOCKET_IFNAME"
@@ -51,13 +54,13 @@ INTERFACES = (BY_PREFIX, "GLOO_SOCKET_IFNAME", "BKCL_SOCKET_IFNAME", "BKCL_RDMA_
 class HostRequest:
     """What to look at.
 
-    checkpoints: the folder that they are written to. device: which cards; "auto" all that are there, "cpu" and "sim" none.
+    checkpoints: their folder; None: no disk is judged. device: which cards; "auto" all that are there, "cpu" and "sim" none.
     expect: how many there must be; None leaves it to XPULAB_EXPECT, else to what the PCI bus shows.
     model: what the model of each must contain, lower-case letters and digits only: "p800"; "" for any.
     beside_jobs: whether jobs run meanwhile: what they hold of cards and shared memory is no finding.
     """
 
-    checkpoints: Path = Path(".")
+    checkpoints: Path | None = None
     device: str = "auto"
     expect: meant.Expected | None = None
     model: str = ""
@@ -103,7 +106,8 @@ def examine(request: HostRequest) -> HostReport:
     detection = detect(root, TOOL_SECONDS)
     cards = len(detection.kunlun_pci) + len(detection.nvidia_pci)
     findings = [*_limits(root), _shared_memory(root, request.beside_jobs, cards)]
-    findings.append(_disk(request.checkpoints))
+    if request.checkpoints is not None:
+        findings.append(_disk(request.checkpoints))
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
     findings += [*_cards(request, detection, root), *_interfaces(root)]
@@ -182,18 +186,22 @@ def _disk(folder: Path) -> Finding:
 
 
 def _foreign_processes(root: Path, own: int) -> Finding:
-    """Processes that hold a card, other than this one, as far as this user may see."""
-    holders, names = {}, {}
-    for folder in sorted((root / "proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):
+    """Processes that hold a card for a while, other than this one, as far as this user may see."""
+    if holders := _holders((root / "proc").glob("[0-9]*"), own):
+        time.sleep(PASSING_SECONDS)
+    if holders := _holders(holders, own):
+        return _judged("foreign-processes", "wrong", "; ".join(holders.values()))
+    return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
+
+
+def _holders(processes: Iterable[Path], own: int) -> dict[Path, str]:
+    """By its folder in /proc each of the processes that holds a card, with what it holds."""
+    holders = {}
+    for folder in sorted(processes, key=lambda folder: int(folder.name)):
         name = re.sub("[^ -~]+", "?", read_text(folder / "comm")) or "?"  # a process chooses it: any bytes
         if int(folder.name) != own and name not in DAEMONS and (nodes := _held(folder)):
-            holders[folder.name], names[folder.name] = nodes, name
-    if not holders:
-        return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
-    listed = "; ".join(
-        N_("{names} ({pid}) holds {nodes}", names=names[pid], pid=pid, nodes=", ".join(nodes)) for pid, nodes in holders.items()
-    )
-    return _judged("foreign-processes", "wrong", listed)
+            holders[folder] = N_("{names} ({pid}) holds {nodes}", names=name, pid=folder.name, nodes=", ".join(nodes))
+    return holders
 
 
 def _held(folder: Path) -> list[str]:

@@ -132,11 +132,16 @@ def holds_run(folder: Path) -> bool:
     return (folder / run_file.NAME).exists()
 
 
-def refuse(plans: Sequence[Plan], options: RunOptions, folder: Path, lost: LostAccelerator) -> Result:
+def refuse(plans: Sequence[Plan], options: RunOptions, folder: Path, lost: LostAccelerator, resumed: bool = False) -> Result:
     """Write the reports of a run of which nothing ran: Paddle cannot use the accelerator that this machine is meant to have.
 
-    folder: a new one, which `prepare` made, or that of a run which was interrupted.
+    options: 0 cards are those of the resumed run, else one. folder: one that `prepare` made, or the resumed run's.
+    Raises InputError when that has ended, since its verdict stays, and as `run` does of one that is resumed.
     """
+    options = replace(options, cards=options.cards or (run_file.cards_of(folder) if resumed else 1))
+    if resumed and finished(plans, options, folder) is not None:
+        ended = N_("{folder}: this run has ended, and its reports stay", folder=folder)
+        raise InputError(N_("{ended}; name another folder, without --resume. Now {lost}", ended=ended, lost=lost.headline))
     reason = N_("not run: {headline}", headline=lost.headline)
     result = Result(options, tuple(not_run(plan, "missing", reason) for plan in plans), 0.0, folder, lost=lost)
     report.write(result)
@@ -204,7 +209,9 @@ def prepare(folder: Path, *more: str) -> None:
         if there := next((name for name in (*_WRITTEN, *more) if _holds_something(folder / name)), None):
             facts = {"folder": folder, "there": there}
             another = N_("{folder}: holds another run, or a file of yours: there is {there} already", **facts)
-            remedy = N_("name another folder with --out, remove that one, or go on with it: --resume")
+            remedy = N_("name another folder with --out, or remove that one")
+            if not more and holds_run(folder):
+                remedy = N_("name another folder with --out, remove that one, or go on with it: --resume")
             raise InputError(N_("{another}; {remedy}", another=another, remedy=remedy))
         _make_for_notebooks(folder)
     except OSError as error:

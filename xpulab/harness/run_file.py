@@ -46,6 +46,11 @@ def read(folder: Path) -> tuple[list[Plan], RunOptions]:
     return make_plans(list(asked["notebooks"]), options.level), options
 
 
+def cards_of(folder: Path) -> int:
+    """How many cards a notebook of the run in the folder may use."""
+    return int(_stored(folder)["options"]["cards"])
+
+
 def boot_of(folder: Path) -> str | None:
     """The boot of this machine in which the run in the folder began; None when that was not the present one."""
     began = _stored(folder)["boot"]

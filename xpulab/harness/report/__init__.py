@@ -35,10 +35,12 @@ def write(result: Result) -> None:
 
 
 def of_ended_run(folder: Path, options: RunOptions, verdicts: tuple[Verdict, ...]) -> Result | None:
-    """The result with these verdicts of a run whose reports are complete, with its time and node; None when there is none."""
+    """The result of a run with these verdicts, with time and node of its reports; None when these lack anything or say else."""
     try:
         stored = json.loads(read_text(folder / RESULT))
         seconds_of(stored["date"])
-        return Result(options, verdicts, stored["seconds"], folder, stored["date"], stored["node"])
+        said = [(each["name"], each["outcome"]) for each in stored["notebooks"]]
+        result = Result(options, verdicts, stored["seconds"], folder, stored["date"], stored["node"])
+        return result if said == [(verdict.name, verdict.outcome) for verdict in verdicts] else None
     except (InputError, ValueError, KeyError, TypeError):
         return None
