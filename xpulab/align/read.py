@@ -67,8 +67,8 @@ def read_log(path: Path) -> TrainingLog:
             values = {name: float(step[name]) for name in QUANTITIES if name in step}
             steps[step["step"]] = LoggedStep(values, step.get("batch"))
     except (ValueError, OverflowError, RecursionError) as error:
-        found = f"not JSON of at most {LONGEST >> 20} MiB: {getattr(error, 'msg', error)} at column {getattr(error, 'colno', 1)}; {_REMEDY}"
-        raise InputError(f"{path} line {number}: {found}; where its last line was cut, remove that") from error
+        found = f"not JSON within {LONGEST >> 20} MiB: {getattr(error, 'msg', error)} at column {getattr(error, 'colno', 1)}"
+        raise InputError(f"{path} line {number}: {found}; {_REMEDY}, or remove a last line that was cut") from error
     if not steps:
         raise InputError(f"{path} line 1: no step follows; call step() of xpulab.align.Log in each step of the training")
     return TrainingLog(path, environment, steps)

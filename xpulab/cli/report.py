@@ -42,7 +42,7 @@ def report(
         raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
     if known:
         chosen.alone("--known", check=check, out=out)
-    result = read_result(content_of(run / "result.json"), str(run / "result.json"))
+    result = read_result(content_of(run), str(run / "result.json"))
     if known or check is None:
         print(format_known(each for _, each in _checks_in(result)))
         return
