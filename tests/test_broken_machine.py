@@ -107,6 +107,9 @@ def test_a_lost_console_changes_no_verdict(run, tmp_path, name, ending, code, fo
     assert (done.returncode, outcome(tmp_path / "out"), done.stderr) == (code, found, "")
 
 
+FULL = "xpulab: no verdict: OSError: [Errno 28] No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("line", "code", "written"),
     [
@@ -114,7 +117,7 @@ def test_a_lost_console_changes_no_verdict(run, tmp_path, name, ending, code, fo
         ("run nope 2>&1 | true; exit ${PIPESTATUS[0]}", 2, ""),
         ("run --nope 2>&1 | true; exit ${PIPESTATUS[0]}", 2, ""),
         ("run --nope >&- 2>&-", 2, ""),
-        ("run 07 --list >/dev/full", 2, "xpulab: no verdict: OSError: [Errno 28] No space left on device\n"),
+        *((f"{line} >/dev/full", 2, FULL) for line in ("run 07 --list", "exercise", "exercise 03 --answer")),
     ],
 )
 def test_a_command_without_a_console_says_by_its_exit_code_how_it_ended(line, code, written):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -60,13 +62,52 @@ def test_the_listed_defects_that_a_run_met_are_shown_with_their_cases_and_whethe
     assert ("never seen" in done.output) is (outcome == "predicted")
 
 
+def as_typed(line, before=""):
+    """The process of `xpulab report` as a line of bash, in the folder that holds `run`."""
+    whole = f"{before}exec {sys.executable} -m xpulab report {line}"
+    return subprocess.run(["bash", "-c", whole], capture_output=True, text=True, timeout=60)
+
+
+def test_a_report_that_a_full_disk_ends_leaves_no_file_and_can_be_repeated(report, tmp_path):
+    """A limit on the size of files stands for a full disk."""
+    before = sorted(tmp_path.iterdir())
+    done = as_typed("demo.two --run run", "ulimit -f 0; ")
+    assert (done.returncode, "report-demo.two.md: cannot be written" in done.stderr) == (2, True), done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    assert report("demo.two", "--run", "run").exit_code == 0
+
+
+def test_a_list_that_no_disk_holds_is_no_success(report):
+    done = as_typed("--known --run run > /dev/full")
+    assert (done.returncode, "No space left on device" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("path", ["/{}/07_demo.ipynb", "../07_demo.ipynb", "notebooks/../../07_demo.ipynb", ".."])
+def test_a_notebook_outside_of_the_run_is_not_opened(report, tmp_path, path):
+    outside = path.format(str(tmp_path).strip("/"))
+    (tmp_path / "07_demo.ipynb").write_bytes((tmp_path / "run" / "07_demo.ipynb").read_bytes())
+    stored = (tmp_path / "run" / "result.json").read_text()
+    (tmp_path / "run" / "result.json").write_text(stored.replace('"07_demo.ipynb"', json.dumps(outside)))
+    done = report("demo.two", "--run", "run")
+    assert (done.exit_code, "run/result.json: not what `xpulab run` writes" in done.output) == (2, True), done.output
+    assert "executed" in done.output and not (tmp_path / "report-demo.two.md").exists()
+
+
+def test_a_notebook_of_the_release_is_in_a_folder_of_the_run(report, tmp_path):
+    (tmp_path / "run" / "release").mkdir()
+    (tmp_path / "run" / "07_demo.ipynb").rename(tmp_path / "run" / "release" / "..trainer.ipynb")
+    stored = (tmp_path / "run" / "result.json").read_text().replace('"07_demo.ipynb"', '"release/..trainer.ipynb"')
+    (tmp_path / "run" / "result.json").write_text(stored.replace('"07_demo"', '"release/..trainer"'))
+    assert report("demo.two", "--run", "run").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "--run the folder of a run"),
         (["demo.two"], "--run the folder of a run"),
         (["demo.tow", "--run", "run"], "'demo.tow'; did you mean demo.two"),
-        (["demo.two", "--run", "nowhere"], "nowhere/result.json: cannot be read"),
+        (["demo.two", "--run", "nowhere"], "nowhere: holds no result.json"),
         (["demo.two", "--run", "run", "--out", "run"], "run: exists already"),
     ],
 )

@@ -138,7 +138,7 @@ WRONG = {
     "no step": (HEADER, ["b.jsonl line 1: no step follows"]),
     "another format": (HEADER.replace("/1", "/9") + GOOD, ["b.jsonl line 1: format", "align_log.schema.json"]),
     "a damaged line": (HEADER + '{"step": 1, "lo\n{"step": 2, "loss": 4.1}\n', ["b.jsonl line 2: not JSON"]),
-    "a line that was cut": (HEADER + GOOD + '{"step": 3, "lo', ["b.jsonl line 4: not JSON", "remove that"]),
+    "a line that was cut": (HEADER + GOOD + '{"step": 3, "lo', ["b.jsonl line 4: not JSON", "remove a last line that was cut"]),
     "no loss": (HEADER + '{"step": 1}\n', ["b.jsonl line 2", "loss"]),
     "a list": (HEADER + "[1, 4.2]\n", ["b.jsonl line 2", "align_log.schema.json"]),
     "steps backwards": (HEADER + GOOD + GOOD, ["b.jsonl line 4: step 1 comes after step 2", "log of its own"]),

@@ -74,6 +74,8 @@ def test_a_line_that_repeats_can_be_pasted(xpulab, packed, tmp_path):
         ("check", "--out"),
         ("notebook", "--out=x"),
         ("notebook", "a\x1b"),
+        ("notebook", "/etc/07_demo"),
+        ("notebook", "release/../../07_demo"),
         ("device", HERE),
     ],
 )

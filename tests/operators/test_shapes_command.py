@@ -33,6 +33,16 @@ import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(987)"])
 time.sleep(987)
 """
+NOTHING = """
+import paddle
+
+parameter = paddle.create_parameter([4], "float32")
+optimizer = paddle.optimizer.SGD(parameters=[parameter])
+half = paddle.full([4], 0.5)
+for _ in range(3):
+    CALLED
+    optimizer.step()
+"""
 WRONG_SOFTMAX = """
 import paddle
 real = paddle._C_ops.softmax
@@ -44,11 +54,12 @@ paddle._C_ops.softmax = lambda x, axis=-1, **named: real(x, 0, **named)
 def shapes(tmp_path):
     """A function that runs the command on a script in an empty folder: the finished process."""
 
-    def run(script, *arguments, options=()):
+    def run(script, *arguments, options=(), stdout=subprocess.PIPE):
         (tmp_path / "train.py").write_text(script)
         command = [sys.executable, "-m", "xpulab", "shapes", "--device", "cpu", *options, "train.py", *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, env=environment)
+        shown = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.run(command, cwd=tmp_path, timeout=200, env=environment, **shown)
 
     return run
 
@@ -78,6 +89,27 @@ def test_a_wrong_operator_gives_exit_code_1_and_is_named(shapes):
     first = done.stdout.splitlines()[1]
     assert first.startswith("wrong") and "softmax [2, 3] float32" in first and "train.py" in first
     assert done.stdout.splitlines()[-1].endswith("NOT right")
+
+
+OPERATORS = {"none": ("pass", "0 operators"), "none with a reference": ("paddle.bernoulli(half)", " not compared")}
+"""What a step calls, and what the last line of the report counts."""
+
+
+@pytest.mark.parametrize(("called", "counted"), OPERATORS.values(), ids=OPERATORS)
+def test_a_step_of_which_nothing_was_compared_has_no_verdict(shapes, called, counted):
+    done = shapes(NOTHING.replace("CALLED", called))
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, line.startswith("xpulab: train.py: in step 2 nothing was compared; give the --step")) == (2, True)
+    last = done.stdout.splitlines()[-1]
+    assert counted in last and last.endswith(": nothing was compared")
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 2), (("--out", "kept"), 0)], ids=["lost", "kept"])
+def test_a_report_that_no_disk_holds_is_no_success(shapes, tmp_path, options, code):
+    with open("/dev/full", "w") as full:
+        done = shapes(TRAINING, options=options, stdout=full)
+    assert (done.returncode, "No space left on device" in done.stderr) == (code, code == 2), done.stderr
+    assert (tmp_path / "kept" / "operators.json").exists() is (code == 0)
 
 
 REFUSED = {

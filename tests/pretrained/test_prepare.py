@@ -177,6 +177,10 @@ def with_config(folder, **changed):
     (folder / "config.json").write_text(json.dumps({**CONFIG, **changed}))
 
 
+def with_text(name, text):
+    return lambda folder: (folder / name).write_text(text)
+
+
 def truncated(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
@@ -188,6 +192,18 @@ REFUSED = {
         lambda folder: (folder / "config.json").write_text('{"a": 1,\n oops}'),
         ["/config.json line 2: is not JSON"],
     ),
+    "config that is a list": (with_text("config.json", '["architectures"]'), ["/config.json line 1", "list", "copy it again"]),
+    "config that is nested too deeply": (with_text("config.json", "[" * 10**5), ["/config.json line 1", "copy it again"]),
+    "too many digits": (with_text("config.json", f'{{"a": {"1" * 5000}}}'), ["/config.json line 1", "copy it again"]),
+    "a class that is no list": (lambda folder: with_config(folder, architectures={"a": 1}), ["/config.json: names no class"]),
+    "tokenizer that is a list": (with_text("tokenizer_config.json", "[]"), ["/tokenizer_config.json line 1", "list"]),
+    **{
+        f"weights by {where}": (
+            with_text(torch_folder.INDEX, f'{{"weight_map": {where}}}'),
+            [f"/{torch_folder.INDEX}: its weight_map does not name a file", "copy it again"],
+        )
+        for where in ('["a"]', "null", "{}", '{"a": ["b"]}', '{"a": 1}')
+    },
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
         ["has no tokenizer.json", "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"],

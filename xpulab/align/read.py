@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,10 @@ from xpulab.errors import InputError
 
 QUANTITIES = ("learning_rate", "loss", "grad_norm")
 """The numbers of a step that are compared, in the order in which a step uses or computes them."""
+
+LARGEST, LONGEST = 2**27, 2**20
+"""Characters of a log, which then has about a million steps, and of a line."""
+_REMEDY = "give the file that xpulab.align.Log has written"
 
 
 @dataclass(frozen=True)
@@ -38,27 +43,35 @@ class TrainingLog:
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Read and validate a log. Raises InputError for a file that is none, and for a damaged line."""
+    """Read and validate a log, from a file or a pipe. Raises InputError for one that is none, and for a damaged line."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else it waits for whoever may write into a named pipe
+        os.set_blocking(descriptor, True)
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            text = file.read(LARGEST + 1)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}; give the file that xpulab.align.Log has written"
-        ) from error
-    header = _parsed(path, 1, lines, "header")
-    steps: dict[int, LoggedStep] = {}
-    for number in range(2, len(lines) + 1):
-        step = _parsed(path, number, lines, "step")
-        if steps and step["step"] <= (last := next(reversed(steps))):
-            raise InputError(
-                f"{path} line {number}: step {step['step']} comes after step {last}; a log is of one training: "
-                "give a resumed one a log of its own"
-            )
-        values = {name: float(step[name]) for name in QUANTITIES if name in step}
-        steps[step["step"]] = LoggedStep(values, step.get("batch"))
+        raise InputError(f"{path}: cannot be read: {error.strerror}; {_REMEDY}") from error
+    if len(text) > LARGEST:
+        raise InputError(f"{path}: has more than {LARGEST >> 20} MiB; {_REMEDY}")
+    first, *lines = text.removesuffix("\n").split("\n")
+    number, steps = 1, dict[int, LoggedStep]()
+    try:
+        environment = dict(_flat(_parsed(path, 1, first, "header")["environment"]))
+        for number, line in enumerate(lines, start=2):
+            step = _parsed(path, number, line, "step")
+            if steps and step["step"] <= (last := next(reversed(steps))):
+                raise InputError(
+                    f"{path} line {number}: step {step['step']} comes after step {last}; a log is of one training: "
+                    "give a resumed one a log of its own"
+                )
+            values = {name: float(step[name]) for name in QUANTITIES if name in step}
+            steps[step["step"]] = LoggedStep(values, step.get("batch"))
+    except (ValueError, OverflowError, RecursionError) as error:
+        found = f"not JSON within {LONGEST >> 20} MiB: {getattr(error, 'msg', error)} at column {getattr(error, 'colno', 1)}"
+        raise InputError(f"{path} line {number}: {found}; {_REMEDY}, or remove a last line that was cut") from error
     if not steps:
         raise InputError(f"{path} line 1: no step follows; call step() of xpulab.align.Log in each step of the training")
-    return TrainingLog(path, dict(_flat(header["environment"])), steps)
+    return TrainingLog(path, environment, steps)
 
 
 def common_steps(logs: Sequence[TrainingLog]) -> list[int]:
@@ -70,18 +83,14 @@ def common_steps(logs: Sequence[TrainingLog]) -> list[int]:
     return shared
 
 
-def _parsed(path: Path, number: int, lines: Sequence[str], kind: str) -> dict[str, Any]:
-    """A line that fits data/schema/align_log.schema.json. kind: "header" or "step"."""
+def _parsed(path: Path, number: int, line: str, kind: str) -> dict[str, Any]:
+    """A line that fits data/schema/align_log.schema.json. kind: "header" or "step". Raises ValueError for no JSON."""
     import jsonschema
 
-    try:
-        value = json.loads(lines[number - 1])
-    except json.JSONDecodeError as error:
-        remedy = "give a file that xpulab.align.Log has written; where its last line was cut, remove that"
-        raise InputError(f"{path} line {number}: not JSON: {error.msg} at column {error.colno}; {remedy}") from error
+    value = json.loads(line[:LONGEST])  # what was cut is no JSON
     if violation := jsonschema.exceptions.best_match(_validator(kind).iter_errors(value)):
-        where = "".join(f"{part}: " for part in violation.absolute_path)
-        raise InputError(f"{path} line {number}: {where}{violation.message}; data/schema/align_log.schema.json has the format")
+        found = "".join(f"{part}: " for part in violation.absolute_path) + files.shortened(violation.message)
+        raise InputError(f"{path} line {number}: {found}; data/schema/align_log.schema.json has the format")
     return value
 
 

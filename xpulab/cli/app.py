@@ -94,7 +94,9 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
                 except typer.Exit as verdict:
                     if verdict.exit_code:
                         raise
-                leaves_files = "out" in options and not options.get("show_list")
+                only_shows = any(map(options.get, ("show_list", "known", "answer")))
+                needed = {"shapes": "out", "exercise": "chapter"}.get(function.__name__, "")  # without it nothing is written
+                leaves_files = "out" in options and not only_shows and options.get(needed, True)
                 if not leaves_files and (error := undelivered()):
                     raise error
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xpulab import files
 from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
@@ -32,6 +33,7 @@ def report(
 
     The text is in English and Chinese. Secrets and names of users are removed from it.
     """
+    from xpulab.fleet.bundle import refuse_existing
     from xpulab.fleet.redact import of_this_process
     from xpulab.fleet.runs import content_of, read_result
     from xpulab.harness.report.text import format_known
@@ -40,17 +42,15 @@ def report(
         raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
     if known:
         chosen.alone("--known", check=check, out=out)
-    result = read_result(content_of(run / "result.json"), str(run / "result.json"))
+    result = read_result(content_of(run), str(run / "result.json"))
     if known or check is None:
         print(format_known(each for _, each in _checks_in(result)))
         return
     path = out or Path(f"report-{check}.md")
+    refuse_existing(path)
     text, _ = of_this_process().redact(plain(format_issue(run, result, check)))
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise InputError(f"{path}: exists already; name another file with --out, or remove it") from error
+        files.replace_text(path, text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; name another file with --out") from error
     print(f"report: {path}")

@@ -34,7 +34,7 @@ def shapes(
 ) -> None:
     """Record the operators of one step of a training script, and compare each with numpy on this device.
 
-    The script ends after this step. Exit code 1 when an operator, or its gradient, is wrong.
+    The script ends after this step. Exit code 1 when an operator, or its gradient, is wrong, 2 when none was compared.
     """
     from xpulab.operators import command, prediction
 

@@ -65,8 +65,11 @@ def shapes(request: Request, out: Path | None) -> dict[str, Any]:
 
 
 def is_right(report: dict[str, Any]) -> bool:
-    """Whether no operator is wrong, and something was compared."""
-    return not report["outcomes"].get("wrong") and bool(report["outcomes"].get("right"))
+    """Whether no operator is wrong. Raises InputError when none was compared."""
+    if not {"right", "wrong"} & report["outcomes"].keys():
+        remedy = "give the --step of one that computes with Paddle's operators, in the process of the script"
+        raise InputError(f"{report['script']}: in step {report['step']} nothing was compared; {remedy}")
+    return "wrong" not in report["outcomes"]
 
 
 def format_report(report: dict[str, Any]) -> str:
@@ -85,17 +88,16 @@ def format_report(report: dict[str, Any]) -> str:
 
 
 def _summary(report: dict[str, Any]) -> list[str]:
-    counted = report["outcomes"]
+    counted = {"operators": len(report["operators"]), **report["outcomes"]}
     lines = ["value, gradient: the largest error / tolerance; right up to 1"]
     if report["device"] == SIMULATED:
         lines.append("simulated cards compute with the CPU's kernels: this says nothing about a real card")
     if fallbacks := sum(row["falls_back"] for row in report["operators"]):
         lines.append(f"{fallbacks} operators have no kernel for {report['device']} here: the CPU computes them")
-    names = [f"{counted[name]} {name}" for name in ("right", "wrong", "not compared") if name in counted]
-    count = len(report["operators"])
-    verdict = "no operator is wrong" if is_right(report) else "NOT right"
+    names = [f"{counted[name]} {name}" for name in ("operators", "right", "wrong", "not compared") if name in counted]
+    verdict = "NOT right" if "wrong" in counted else "no operator is wrong" if "right" in counted else "nothing was compared"
     step = f"step {report['step']} of {report['script']} on {report['device']}"
-    return [*lines, f"{step}: {count} operators, {', '.join(names)}: {verdict}"]
+    return [*lines, f"{step}: {', '.join(names)}: {verdict}"]
 
 
 def _shown(value: float | None) -> str:

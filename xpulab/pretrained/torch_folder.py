@@ -39,7 +39,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: has no config.json, so it is no model's folder; give the folder that holds it")
     config = read_json(path)
-    if not config.get("architectures"):
+    names = config.get("architectures")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names or [None]):
         raise InputError(f'{path}: names no class; add "architectures", for instance ["LlamaForCausalLM"]')
     return config
 
@@ -50,7 +51,10 @@ def weight_files(folder: Path) -> list[Path]:
     Raises InputError when there is none, or only pickles, which can run code, and when one of the index is missing, or is none.
     """
     index = folder / INDEX
-    names = sorted(set(read_json(index).get("weight_map", {}).values())) if index.is_file() else ["model.safetensors"]
+    where = read_json(index).get("weight_map", {}) if index.is_file() else {"": "model.safetensors"}
+    if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values() or [None]):
+        raise InputError(f"{index}: its weight_map does not name a file for each weight; copy it again")
+    names = sorted(set(where.values()))
     if missing := [name for name in names if not (folder / name).is_file()]:
         raise InputError(
             f"{folder}: has no {missing[0]}; copy the whole folder again, or save the model with save_pretrained(folder, "
@@ -92,10 +96,13 @@ def weights_in(path: Path) -> Iterator[Weight]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises InputError when it cannot be read, with the line when it is not JSON."""
+    """The object in a JSON file. Raises InputError when it cannot be read, with the line when it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} line {error.lineno}: is not JSON: {error}; copy it again") from error
+        if isinstance(value := json.loads(path.read_text(encoding="utf-8", errors="replace")), dict):
+            return value
+        raise ValueError(f"it is a {type(value).__name__}")
+    except (ValueError, RecursionError) as error:
+        where = f"{path} line {getattr(error, 'lineno', 1)}"
+        raise InputError(f"{where}: is not JSON, or no object: {error}; copy it again") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; copy it again") from error
