@@ -6,7 +6,7 @@ measured=2 # 1 is a verdict; whatever ends this script before there is one is no
 trap 'exit "$measured"' EXIT
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck disable=SC2034 # settings.sh
-not_imported=-false # all packages are imported
+not_imported=-false disk_seconds=120 # all packages are imported
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh" || exit
 set -euo pipefail # after what a site wrote

@@ -117,7 +117,7 @@ def test_root_writes_with_the_rights_of_the_folders_owner_and_never_where_a_link
     assert (only.stat().st_uid, only.stat().st_gid, only.stat().st_mode & 0o777) == (owner, owner, 0o644)
     source.write_text("others")
     made = f"{textfiles}/.xpulab.made"
-    site.tool("mktemp", f"ln -s \"{mine}\" {made} || exit; echo {made}")  # as who may write there does in time
+    site.tool("mktemp", f'ln -s "{mine}" {made} || exit; echo {made}')  # as who may write there does in time
     assert publish() != 0 and (mine.read_text(), mine.stat().st_mode & 0o777) == (METRICS, 0o600)
 
 
