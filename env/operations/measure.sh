@@ -6,11 +6,15 @@ measured=2 # 1 is a verdict; whatever ends this script before there is one is no
 trap 'exit "$measured"' EXIT
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck disable=SC2034 # settings.sh
-not_imported=-false # all packages are imported
+not_imported=-false disk_seconds=120 # all packages are imported
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh" || exit
 set -euo pipefail # after what a site wrote
 umask o-w         # who can change a verdict makes one
+if [ -n "$XPULAB_REFUSED" ]; then
+    echo "xpulab: $XPULAB_REFUSED" >&2
+    exit
+fi
 
 mkdir -p -- "$XPULAB_VERDICTS"
 exec 9<"$XPULAB_VERDICTS"
@@ -21,27 +25,44 @@ fi
 [ -z "$XPULAB_EXPECT" ] || set -- --expect "$XPULAB_EXPECT" "$@"
 
 out=$XPULAB_VERDICTS/$(date --utc +%Y-%m-%dT%H%M%SZ)
-run=0 # 9<&-: what a run leaves running does not hold the lock
-xpulab run --device "$XPULAB_DEVICE" --cards "$XPULAB_CARDS" --level "$XPULAB_LEVEL" --out "$out" "$@" 9<&- || run=$?
+set -- run --device "$XPULAB_DEVICE" --cards "$XPULAB_CARDS" --level "$XPULAB_LEVEL" --out "$out" "$@"
+stop() { # the run, which then ends what it started
+    stopped=1
+    [ -n "${!:-}" ] || exit
+    kill "$!" || true
+}
+stopped=
+run=0
+trap stop TERM INT HUP
+# 9<&-: what a run leaves running does not hold the lock
+(cd "$XPULAB_HOME" && exec "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@" 9<&-) &
+wait "$!" || run=$?
+while kill -0 "$!" 2>/dev/null; do # a signal ends a wait, too
+    run=0
+    wait "$!" || run=$?
+done
+trap - TERM INT HUP
+[ -z "$stopped" ] || run=130
 [ "$run" != 1 ] || [ -f "$out/result.json" ] || run=2 # a Python that cannot start ends with 1 too
 measured=$run
 if [ -n "$XPULAB_TEXTFILES" ] && [ -f "$out/metrics.prom" ]; then
-    sh "$here/publish_metrics.sh" "$out/metrics.prom" "$XPULAB_TEXTFILES" || echo "xpulab: the metrics were not published" >&2
+    sh "$here/publish_metrics.sh" "$out/metrics.prom" "$XPULAB_TEXTFILES" 9<&- || echo "xpulab: the metrics were not published" >&2
 fi
 
-# Old runs are removed, but for those without which the gate is not green: one may have ended a red run. Of other folders none is:
-# a run of ours has such a name, and the result.json that xpulab run writes first.
+# Old runs of this node are removed, but for those without which the gate is not green: one may have ended a red run. Of other folders
+# none is: a run of ours has such a name, and the result.json that xpulab run writes first.
 cd -- "$XPULAB_VERDICTS"
 date='[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9][0-9][0-9][0-9][0-9]Z'
 kept=$((XPULAB_KEEP > 0 ? XPULAB_KEEP : 1))
-mapfile -t old < <(find . -mindepth 2 -maxdepth 2 -type f -path "./$date/result.json" -printf '%P\n' | sort | head --lines=-$kept)
+mapfile -t old < <(find . -mindepth 2 -maxdepth 2 -type f -path "./$date/result.json" \
+    -exec grep -lF "\"node\": \"$XPULAB_NODE\"" {} + | cut -d / -f 2 | sort | head --lines=-$kept)
 XPULAB_EXPECT=
 XPULAB_VERDICTS=$(mktemp -d)
 trap 'rm -r -- "$XPULAB_VERDICTS"; exit "$measured"' EXIT
 shopt -s dotglob
 ln -s -- "$PWD"/* "$XPULAB_VERDICTS"
 xpulab_verdict >/dev/null 9<&- || exit # an old run may be the reason
-for run in ${old[@]+"${old[@]%/*}"}; do
+for run in ${old[@]+"${old[@]}"}; do
     rm -- "$XPULAB_VERDICTS/$run"
     if [ "$run" != "${out##*/}" ] && xpulab_verdict >/dev/null 9<&-; then
         rm -r -- "$run"

@@ -13,19 +13,29 @@ refuse() { # REASON: nothing is run here, and no verdict is known
 }
 
 # Packages that the questions below do not import: thousands of files, for a check of some seconds. measure.sh looks at all of them.
+: "${disk_seconds=10}" # of a look at files
 : "${not_imported=$(printf ' ! -name %s' _distutils_hack annotated_doc annotated_types arrow attr attrs click dateutil fastjsonschema fqdn idna isoduration \
     jsonschema jsonschema_specifications markdown_it mdurl packaging pydantic pydantic_core pygments referencing rich rpds shellingham \
     typer typing_inspection uri_template webcolors yaml)}"
 everybody='-perm -002 ! ( -type d -perm -1000 )' # in a sticky folder nobody renames what others own
 others="! -uid 0 -o $everybody -o -perm -020 ! -gid 0 ! ( -type d -perm -1000 )"
 
-# changeable BELOW ABOVE PATH ...: the first of these paths and of what is below them that fits BELOW, or of the folders above them
-# that fits ABOVE. Packages of the Python that made a .venv, others that are not imported, and links that lead nowhere are left out.
-changeable() {
+find_first() { # PATH ... TESTS: $found is the first file that fits them, or nothing. A disk that hangs is said.
+    found=
+    [ -z "$XPULAB_REFUSED" ] || return 0
+    found=$(timeout -k 1 "$disk_seconds" find -L "$@" -print -quit 2>/dev/null)
+    case $? in 124 | 137) refuse "a disk does not answer within $disk_seconds s: $1" ;; esac
+}
+
+# find_changeable BELOW ABOVE PATH ...: $found is the first of these paths and of what is below them that fits BELOW, or of the folders
+# above them that fits ABOVE. Packages of the Python that made a .venv, others that are not imported, and links that lead nowhere are
+# left out.
+find_changeable() {
     below=$1 above=$2
     shift 2
     # shellcheck disable=SC2086 # words of find
-    find -L "$@" -name site-packages -prune -o -regex '.*/site-packages/\./[^/]*' -type d $not_imported -prune -o ! -type l \( $below \) -print -quit 2>/dev/null
+    find_first "$@" -name site-packages -prune -o -regex '.*/site-packages/\./[^/]*' -type d $not_imported -prune -o ! -type l \( $below \)
+    [ -z "$found$XPULAB_REFUSED" ] || return 0
     for path in "$@"; do
         shift
         for folder in "$path" "$(readlink -f "$path")"; do
@@ -33,13 +43,19 @@ changeable() {
         done
     done
     # shellcheck disable=SC2086
-    find -L "$@" -prune \( $above \) -print 2>/dev/null
+    find_first "$@" -prune \( $above \)
 }
 
 refuse_of_others() { # PATH ...: where this is root and another user can change them: that user is root, with what root runs
     [ "$(id -u)" = 0 ] || return 0
-    found=$(changeable "$others" "$others" "$@" | head -n 1)
+    find_changeable "$others" "$others" "$@"
     [ -z "$found" ] || refuse "root runs nothing that others can change: $found; chown -R root:root $XPULAB_HOME/; chmod -R go-w $XPULAB_HOME/"
+}
+
+unknown_settings() { # FILE: the variables it sets that look like ours, and that neither the recipes nor xpulab name
+    grep -v '^[[:space:]]*#' "$1" | grep -o '\<XPULAB[A-Za-z0-9_]*=' | while IFS='=' read -r name; do
+        grep -rqw --include='*.sh' --include='*.py' -e "$name" "$here" "$here/../../xpulab" || echo "$name"
+    done
 }
 
 # The file is tried in a shell of its own: one that ends its shell would end a prolog with 2, and Slurm would drain every node.
@@ -54,13 +70,16 @@ if [ -n "${XPULAB_SETTINGS:-}" ] || [ -e /etc/xpulab.conf ] || [ -L /etc/xpulab.
         refuse "$XPULAB_SETTINGS has the line ends of Windows: sed -i 's/\r\$//' $XPULAB_SETTINGS"
     else
         # shellcheck disable=SC2016 # of that shell
-        tried=$({ sh -n "$XPULAB_SETTINGS" && sh -c '. "$1" >/dev/null; echo whole' sh "$XPULAB_SETTINGS"; } 2>&1)
-        if [ "${tried%whole}" != "$tried" ]; then
+        tried=$(LC_ALL=C sh -c 'sh -n "$1" && . "$1" >/dev/null; echo whole' sh "$XPULAB_SETTINGS" 2>&1)
+        unknown=$(unknown_settings "$XPULAB_SETTINGS" | head -n 1)
+        if [ "$tried" != whole ]; then
+            refuse "$XPULAB_SETTINGS has a line that fails, or that ends its shell${tried:+: $(echo "$tried" | head -n 1)}"
+        elif [ -n "$unknown" ]; then
+            refuse "$XPULAB_SETTINGS sets $unknown, which nothing reads: $here/settings.sh lists the settings"
+        else
             # shellcheck source=/dev/null
             . "$XPULAB_SETTINGS"
             set +eu
-        else
-            refuse "$XPULAB_SETTINGS was not read to its end${tried:+: $(echo "$tried" | head -n 1)}"
         fi
     fi
 fi
@@ -88,22 +107,16 @@ prefix=${XPULAB_PYTHON%/*/*}
 python=$(readlink -f "$(command -v "$XPULAB_PYTHON")")
 refuse_of_others "$XPULAB_HOME/env" "$XPULAB_HOME/xpulab" "$XPULAB_HOME/notebooks" "$XPULAB_HOME/data" "$XPULAB_PYTHON" "$python" \
     "$prefix/pyvenv.cfg" "$prefix"/lib/python3*/site-packages/. "${python%/*/*}"/lib*/python3.*
-found=$(changeable "-perm -002" "$everybody" "$XPULAB_VERDICTS" | head -n 1)
+find_changeable "-perm -002" "$everybody" "$XPULAB_VERDICTS"
 [ -z "$found" ] || refuse "everybody can change the verdicts: chmod o-w $found"
 for flag in "CHECK_HOST=$XPULAB_CHECK_HOST" "WITHOUT_VERDICT=$XPULAB_WITHOUT_VERDICT"; do
     case ${flag#*=} in 0 | 1) ;; *) refuse "XPULAB_$flag is neither 0 nor 1" ;; esac
 done
+case $XPULAB_MAX_AGE in *[!0-9.]* | *.*.* | .) refuse "XPULAB_MAX_AGE=$XPULAB_MAX_AGE is no number of hours" ;; esac
 
-# The file, and not python -m: that would import what the current folder has.
-xpulab() {
-    if [ -n "$XPULAB_REFUSED" ]; then
-        echo "xpulab: $XPULAB_REFUSED" >&2
-        return 2
-    fi
-    (cd "$XPULAB_HOME" && exec "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@")
-}
-
-answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver may hang
+# answer_within SECONDS ARGS: the standard output of xpulab ARGS; a driver may hang. The file, and not python -m: that would import what
+# the current folder has.
+answer_within() {
     seconds=$1
     shift
     set -- timeout -k 1 "$seconds" "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@"

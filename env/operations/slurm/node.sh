@@ -6,16 +6,18 @@
 unset SLURM_TIME_FORMAT
 
 now=$(timeout 10 sinfo --noheader --nodes "$XPULAB_NODE" --format '%T|%E' | head -n 1)
+shown=$(timeout 10 scontrol show node "$XPULAB_NODE") || now=
 state=${now%%|*} # nothing where Slurm does not answer
 reason=${now#*|}
-comment=$(timeout 10 scontrol show node "$XPULAB_NODE" | sed -n 's/^ *Comment=//p')
+comment=$(printf '%s\n' "$shown" | sed -n 's/^ *Comment=//p')
 drained= # when, within the last week
 # shellcheck disable=SC2086 # several times
 case $comment in 'xpulab: '*'; drained '*) drained=$(of_last_week ${comment##*; drained }) ;; esac
 
 update() { timeout 10 scontrol update "NodeName=$XPULAB_NODE" "$@"; }
 
-note() { # TEXT: the comment, with the times beside it
+note() { # TEXT: the comment, with the times beside it; none where that of before is not known
+    [ -n "$state" ] || return 0
     new=${1:+xpulab: $1}
     [ -z "$drained" ] || new="xpulab: ${1:-green}; drained $drained"
     case $comment in

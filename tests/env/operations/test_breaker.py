@@ -161,6 +161,17 @@ def test_where_slurm_does_not_answer_nothing_is_drained_and_the_job_starts(site)
     ]
 
 
+@pytest.mark.parametrize("red", [True, False])
+def test_a_comment_that_slurm_did_not_show_is_not_lost(site, recipe, red):
+    site.put(red=red)
+    site.tool("scontrol", f'[ "$1" = show ] && exit 1; shift 2; printf "%s\\n" "$@" >> {site.folder}/asked')
+    for state in (("idle", "none"), ("drained", DRAIN_REASON)):
+        site.slurm(*state, comment="ticket 7")
+        site.tool("scontrol", f'[ "$1" = show ] && exit 1; shift 2; printf "%s\\n" "$@" >> {site.folder}/asked')
+        assert recipe("health_check.sh")[0] == 0
+    assert site.asked == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose health check this is")
 @pytest.mark.parametrize(
     "path",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import subprocess
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +15,9 @@ from tests.env.operations.conftest import OPERATIONS, write_verdict
 from xpulab import cli
 
 pytestmark = pytest.mark.integration
+
+NODE = os.uname().nodename.partition(".")[0]
+OF_THIS_NODE = f'{{"node": "{NODE}"}}'
 
 
 def runs(site):
@@ -49,7 +55,8 @@ def pretended(site):
         said = f'[ "$3" = gate ] && exec echo "{gate}"; ls -l /proc/self/fd > {site.folder}/open'
         site.tool(
             "python",
-            f'{said}; until [ "$1" = --out ]; do shift; done; mkdir "$2"; cd "$2"; touch metrics.prom result.json; exit {code}',
+            f'{said}; until [ "$1" = --out ]; do shift; done; mkdir "$2"; cd "$2"; touch metrics.prom; '
+            f'echo "\\"node\\": \\"$XPULAB_NODE\\"" > result.json; exit {code}',
         )
         site.set(XPULAB_PYTHON=str(site.bin / "python"), **settings)
         done = site.recipe("measure.sh")
@@ -80,6 +87,28 @@ def test_where_nothing_can_be_measured_its_exit_code_is_no_verdict(pretended):
     assert pretended(0, XPULAB_VERDICTS="/proc/nowhere")[0] == 2
 
 
+def test_the_runs_of_other_nodes_in_the_folder_are_not_removed(pretended, site):
+    for day, node in enumerate(["node6", "node7", "node7", "node6", "node77"], 1):
+        write_verdict(site.verdicts / f"2026-01-0{day}T000000Z", red=False, hours=20 - day, node=node)
+    pretended(0, XPULAB_KEEP="2", XPULAB_NODE="node7")
+    assert [name[9] for name in runs(site)[:-1]] == ["1", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_run_and_only_then_the_lock(site, number):
+    started, ended = site.folder / "started", site.folder / "ended"
+    script = f"trap 'sleep 0.3; touch {ended}; exit 130' TERM; touch {started}; for each in $(seq 300); do sleep 0.1; done"
+    site.tool("python", script)
+    site.set(XPULAB_PYTHON=str(site.bin / "python"))
+    environment = {"XPULAB_SETTINGS": str(site.folder / "xpulab.conf")}
+    with subprocess.Popen([OPERATIONS / "measure.sh"], env=environment, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 30
+        while not started.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(30) == 130 and ended.exists()
+
+
 def test_what_a_run_leaves_running_does_not_hold_the_lock(pretended, site):
     pretended(0)
     assert str(site.verdicts) not in (site.folder / "open").read_text()
@@ -104,7 +133,7 @@ def test_the_run_that_ended_a_red_one_is_kept_for_as_long_as_that_is_there(site,
     write_verdict(site.verdicts / "the first one", red=True, hours=20, level="quick")
     for day in range(1, 7):
         level = "quick" if day == 2 else "smoke"
-        write_verdict(site.verdicts / f"2026-01-0{day}T000000Z", red=False, hours=20 - day, level=level)
+        write_verdict(site.verdicts / f"2026-01-0{day}T000000Z", red=False, hours=20 - day, level=level, node=NODE)
     site.tool("python", f'[ "$3" = gate ] && exec {site.python} "$@"; exit 2')  # nothing is measured
     site.set(XPULAB_PYTHON=str(site.bin / "python"), XPULAB_KEEP="2")
     assert site.recipe("measure.sh").returncode == 2
@@ -114,7 +143,7 @@ def test_the_run_that_ended_a_red_one_is_kept_for_as_long_as_that_is_there(site,
 @pytest.mark.parametrize("keep", ["0", "1"])
 def test_the_new_run_is_never_removed(pretended, site, keep):
     (site.verdicts / "2999-01-01T000000Z").mkdir(parents=True)  # of a clock that was wrong
-    (site.verdicts / "2999-01-01T000000Z/result.json").touch()
+    (site.verdicts / "2999-01-01T000000Z/result.json").write_text(OF_THIS_NODE)
     pretended(0, XPULAB_KEEP=keep)
     assert len([name for name in runs(site) if name < "2999"]) == 1
 
@@ -126,7 +155,7 @@ def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(pret
     for folder in (*old, *others[:2]):
         folder.mkdir(parents=True)
     for folder in old:
-        (folder / "result.json").touch()
+        (folder / "result.json").write_text(OF_THIS_NODE)
     (site.verdicts / "2026-01-04T000000Z").symlink_to(old[2])
     pretended(0, "xpulab: unknown", XPULAB_KEEP="1")
     assert all(folder.is_dir() for folder in (*old, *others))  # one of them may be why the gate is red

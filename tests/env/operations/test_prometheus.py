@@ -95,6 +95,32 @@ def test_an_alert_fires_for_a_red_node_and_for_a_run_that_is_old(operations, tmp
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose rights others could use")
+@pytest.mark.parametrize("owner", [0, 65534])
+def test_root_writes_with_the_rights_of_the_folders_owner_and_never_where_a_link_leads(site, owner):
+    textfiles, source, mine = site.folder / "textfiles", site.folder / "metrics.prom", site.folder / "root's"
+    textfiles.mkdir()
+    os.chown(textfiles, owner, owner)
+    for path in (site.folder, *list(site.folder.parents)[:2]):
+        path.chmod(0o755)
+    for path in (source, mine):
+        path.write_text(METRICS)
+        path.chmod(0o600)
+
+    def publish():
+        path = f"{site.bin}:/usr/bin:/bin"
+        return site.recipe("publish_metrics.sh", str(source), str(textfiles), PATH=path).returncode
+
+    assert publish() == 0
+    (only,) = textfiles.iterdir()
+    assert only.read_text() == METRICS
+    assert (only.stat().st_uid, only.stat().st_gid, only.stat().st_mode & 0o777) == (owner, owner, 0o644)
+    source.write_text("others")
+    made = f"{textfiles}/.xpulab.made"
+    site.tool("mktemp", f'ln -s "{mine}" {made} || exit; echo {made}')  # as who may write there does in time
+    assert publish() != 0 and (mine.read_text(), mine.stat().st_mode & 0o777) == (METRICS, 0o600)
+
+
 @pytest.mark.cluster
 @pytest.mark.skipif(shutil.which(EXPORTER) is None, reason=f"needs {EXPORTER} (Debian: {EXPORTER})")
 def test_the_file_is_renamed_into_place_and_the_exporter_shows_the_metrics_and_how_old_they_are(site):

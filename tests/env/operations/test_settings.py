@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 
 import pytest
 
@@ -43,6 +45,10 @@ UNREADABLE = {
     "an unclosed quote": 'XPULAB_DRY_RUN="1\n',
     "an unclosed if": "XPULAB_DRY_RUN=1\nif true; then\n",
     "an exit": "XPULAB_DRY_RUN=1\nexit 0\n",
+    "spaces around =": "XPULAB_DRY_RUN = 1\n",
+    "a name with a typo": "XPULAB_DRYRUN=1\n",
+    "an exported name with a typo": "XPULAB_CARDS=1; export XPULAB_DRYRUN=1\n",
+    "a unit of time": "XPULAB_MAX_AGE=36h\n",
     "what is not set": "set -u\nXPULAB_DRY_RUN=$NOTHING\n",
     "line ends of Windows": "XPULAB_DRY_RUN=0\r\n",
     "no file": no_file,
@@ -57,7 +63,8 @@ def test_settings_that_cannot_be_read_are_said_and_nothing_is_drained_or_measure
     conf.write_text(given, newline="") if isinstance(given, str) else given(conf)
     assert [recipe(f"slurm/{name}.sh")[0] for name in ("prolog", "epilog", "health_check")] == [0, 0, 0]
     code, said = recipe("node-problem-detector/check_xpulab.sh")
-    assert code == 2 and said.startswith(f"xpulab: unknown, {conf} "[:80])
+    named = "XPULAB_MAX_AGE=36h is no number of hours" if given == UNREADABLE["a unit of time"] else f"{conf} "
+    assert code == 2 and said.startswith(f"xpulab: unknown, {named}"[:80])
     assert recipe("measure.sh")[0] == 2 and len(list(site.verdicts.iterdir())) == 1
 
 
@@ -70,6 +77,32 @@ def test_settings_that_this_user_must_not_read_are_not_taken_as_none(site, recip
     as_nobody = ("/usr/bin/setpriv", f"--reuid={NOBODY}", "--clear-groups")
     done = site.run(*as_nobody, "/bin/sh", "-c", f'here={OPERATIONS}; . "$here/settings.sh"; xpulab_verdict')
     assert done.stdout == f"xpulab: unknown, {site.folder}/xpulab.conf cannot be read\n"
+
+
+def test_every_setting_and_what_xpulab_reads_can_stand_in_the_file(site, recipe):
+    site.set()
+    named = re.findall(r"^: \"\$\{(XPULAB_\w+)", (OPERATIONS / "settings.sh").read_text(), re.MULTILINE)
+    lines = [f"{name}=${name}" for name in (*named, "XPULAB_BASELINES")]  # what they have here
+    with (site.folder / "xpulab.conf").open("a") as conf:
+        conf.write("\n".join(["# XPULAB_DRYRUN=1", *lines, ""]))
+    assert len(named) > 10 and recipe("slurm/prolog.sh")[0] == 1
+
+
+def test_a_disk_that_hangs_is_said_in_time_and_the_job_starts(site, recipe):
+    site.set(XPULAB_CHECK_HOST="1")
+    site.tool("find", f'case "$*" in *{site.verdicts}*) exec sleep 60 ;; esac; exec /usr/bin/find "$@"')
+    started = time.monotonic()
+    assert recipe("slurm/prolog.sh", disk_seconds="1")[0] == 0 and time.monotonic() - started < 20
+    recipe("slurm/health_check.sh", disk_seconds="1")
+    assert site.asked == [f"Comment=xpulab: unknown, a disk does not answer within 1 s: {site.verdicts}"]
+
+
+def test_a_prolog_that_wants_a_verdict_drains_nothing_where_the_settings_are_wrong(site, recipe):
+    site.set(XPULAB_WITHOUT_VERDICT="1", XPULAB_CHECK_HOST="yes")
+    assert recipe("slurm/prolog.sh")[0] == 0 and site.asked == []
+    site.set(XPULAB_WITHOUT_VERDICT="1")
+    site.verdicts.chmod(0o777)
+    assert recipe("slurm/prolog.sh")[0] == 0 and site.asked == []
 
 
 @pytest.mark.parametrize("line", ["set -eu", "[ -n '' ]", "[ -r /nowhere ] && . /nowhere"])
