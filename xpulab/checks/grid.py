@@ -116,6 +116,23 @@ class Grid:
         every = (dict(zip(wanted, labels, strict=True)) for labels in product(*of_axes))
         return next((self.case(seed, **labels) for labels in every if not self._excluded(self._whole(labels))), None)
 
+    def wider(self, values: Mapping[str, Mapping[str, Any]], rules: Mapping[str, Rule]) -> Grid:
+        """The same grid with more values, by axis and label, and more rules."""
+        axes = {axis: {**own, **values.get(axis, {})} for axis, own in self.axes.items()}
+        return Grid(axes, {**self.rules, **rules}, self._uninformative, self.each if self._is_of_each else "")
+
+    def any_case(self, rng: np.random.Generator, names: Sequence[str], seed: int) -> Case | None:
+        """A random case whose value of the axis `each` is one of these; None when the rules excluded each that was drawn.
+
+        Half of the axes have their default, so that a case has few particular values at once.
+        """
+        for _ in range(_TRIED):
+            labels = {axis: str(rng.choice(list(values))) for axis, values in self.axes.items() if rng.random() < 0.5}
+            whole = self._whole(labels | {self.each: str(rng.choice(names))})
+            if not self._excluded(whole):
+                return self._case(whole, seed)
+        return None
+
     def _whole(self, labels: Mapping[str, str]) -> dict[str, str]:
         return {axis: labels.get(axis, next(iter(values))) for axis, values in self.axes.items()}
 
