@@ -75,6 +75,12 @@ def searched(device: str, pattern: str) -> list[Searched]:
     return found
 
 
+_of_nothing: Rules = {
+    "an axis without elements has a sum, and nothing else": lambda operator, shape, axis: (
+        isinstance(axis, int) and bool(shape) and not shape[axis] and operator not in ("sum", "cumsum")
+    )
+}
+
 _Wider = tuple[Grid, tuple[Run, AddRow], Mapping[str, Mapping[str, Any]], Rules]
 
 
@@ -91,6 +97,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "Paddle 3.3.1 on the CPU takes 25 s for the gradient of the largest of 60,000 numbers": lambda operator, shape: (
             operator in ("max", "min") and math.prod(shape) > 4096
         ),
+        **_of_nothing,
     }
     few_rows: Rules = {
         "70,000 rows are short ones": lambda shape, positions: (
@@ -107,8 +114,8 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "numerics.functions": (operator_grids.functions(types), operator_grids.RUN_FUNCTIONS, _ALL, positive),
         "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ALL, {}),
         "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ALL, of_axes),
-        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, {}),
-        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, {}),
+        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _of_nothing),
+        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, _of_nothing),
         "numerics.casts": (cast_grid.CASTS, cast_grid.RUN, {"shape": interesting.SHAPES}, {}),
         "numerics.products": (layer_grids.products(types), layer_grids.run_products(kept, parts), products, {}),
         "numerics.norms": (layer_grids.norms(types), layer_grids.RUN_NORMS, _ALL, {}),

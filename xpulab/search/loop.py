@@ -57,9 +57,10 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
         text = N_("{path}: cannot be made: {why}; choose another folder with --out", path=asked.folder, why=error.strerror)
         raise InputError(text) from error
     asked.found = again = _kept(asked.folder / FOUND)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **(sim.environment(1) if asked.device == SIMULATED else {})}
     end, seed = time.monotonic() + asked.seconds, asked.seed
     while time.monotonic() < end:
-        trying, why = _process(asked, again, seed, end, say)
+        trying, why = _process(asked, again, seed, environment, end, say)
         again, seed = [], seed + 1
         if why and trying is None:
             raise InputError(N_("the process of the search ended before its first case: {why}", why=why))
@@ -68,13 +69,10 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
 
 
 def _process(
-    asked: Search, again: list[dict[str, Any]], seed: int, end: float, say: Callable[[str], None]
+    asked: Search, again: list[dict[str, Any]], seed: int, environment: dict[str, str], end: float, say: Callable[[str], None]
 ) -> tuple[dict[str, Any] | None, str]:
     """Run one process until it ends or the time is over: the case that it tried last, and how it ended, "" for the time."""
     job = {"device": asked.device, "operators": asked.operators, "seed": seed, "again": again, "folder": str(asked.folder)}
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    if asked.device == SIMULATED:
-        environment |= sim.environment(1)
     trying, last, printed = None, time.monotonic(), ""
     command = python_module("xpulab.search.worker", json.dumps(job))
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as child:
