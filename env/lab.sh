@@ -11,7 +11,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --no-model) model= ;;
         --device=*) device=${1#--device=} ;;
-        --device) shift; device=${1:?--device needs a name: auto, xpu, gpu, cpu or sim} ;;
+        --device) device=${2-}; [ $# = 1 ] || shift ;;
         --) shift; break ;;
         *) break ;;
     esac

@@ -7,6 +7,7 @@
 # own framework. "fewest" selects one version of a package for all Pythons, so that a notebook uses the same libraries on
 # an XPU node (Python 3.10) as on the machine that made its outputs.
 set -euo pipefail
+case ${1:---upgrade} in --upgrade | --upgrade-package) ;; *) echo "usage: env/lock.sh [--upgrade | --upgrade-package NAME]" >&2; exit 2 ;; esac
 env="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 requirements=$env/requirements
 

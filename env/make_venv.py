@@ -109,6 +109,7 @@ class Stopped(BaseException):
 
 def main(arguments):
     catch_signals()
+    os.environ.pop("PYTHONHOME", None)  # as in a venv's activate: its Python would not start
     own, command = split_arguments(arguments)
     options = parse(own)
     venv = (ROOT / (os.environ.get("XPULAB_VENV") or ".venv")).resolve()
@@ -146,8 +147,16 @@ def main(arguments):
     return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with an argument."""
+
+    def error(self, message):
+        report(f"{message}; {self.format_usage().strip()}")
+        self.exit(2)
+
+
 def parse(arguments):
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="env/make_venv.py",
         usage="%(prog)s [-h] [--device DEVICE | --set SET] [--packages PACKAGES] [-- PROGRAM ARGUMENTS]",
         description="Creates the virtual environment .venv. Details: see the docstring of this file.",

@@ -58,6 +58,26 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("command", ["run", "soak"])
+@pytest.mark.parametrize("name", ["index.html", "junit.xml", "metrics.prom", "run.json", "notebooks", "rounds", "soak.jsonl"])
+@pytest.mark.parametrize("kind", ["a file", "a link", "a link to nothing"])
+def test_what_lies_in_the_folder_for_reports_is_not_overwritten(xpulab, tmp_path, command, name, kind):
+    if command == "run" and name in ("rounds", "soak.jsonl"):
+        pytest.skip("no run writes it")
+    nbformat.write(make(GOOD), tmp_path / "n.ipynb")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "mine").mkdir()
+    place = tmp_path / "out" / name
+    if kind == "a file":
+        place.write_text("mine")
+    else:
+        place.symlink_to(tmp_path / ("mine" if kind == "a link" else "nowhere"))
+    before = sorted(tmp_path.rglob("*"))
+    done = xpulab(command, "n.ipynb", "--check", "demo.good", "--device", "cpu", "--out", "out")
+    assert (done.exit_code, f"there is {name} already" in done.stderr) == (2, True), done.stderr
+    assert sorted(tmp_path.rglob("*")) == before and (kind != "a file" or place.read_text() == "mine")
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_it_says_what_is_wrong_and_exits_with_2(wrong, xpulab, tmp_path):
     arguments, holds, said = WRONG[wrong]

@@ -122,6 +122,28 @@ def test_a_command_without_a_console_says_by_its_exit_code_how_it_ended(line, co
     assert (done.returncode, done.stderr) == (code, written)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run --nope", "--nope; see xpulab run --help"),
+        ("judge", "'bundle'; see xpulab judge --help"),
+        ("fleet nope", "'nope'; see xpulab fleet --help"),
+        ("nope", "'nope'; see xpulab --help"),
+        ("gate --max-age x", "see xpulab gate --help"),
+        ("run --device", "'--device' requires an argument; see xpulab --help"),
+    ],
+)
+def test_a_command_that_cannot_be_understood_ends_with_one_line_that_names_its_help(line, said):
+    assert one_line(shell(f"{XPULAB} {line}")).endswith(said)
+
+
+def test_an_interrupt_at_the_very_start_is_no_verdict_and_shows_no_traceback(tmp_path):
+    """What is imported in place of Python's ast, before signals are handled, is interrupted."""
+    (tmp_path / "ast.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    done = shell(f"{XPULAB} host; exit $?", PYTHONPATH=f"{tmp_path}:{files.ROOT}")
+    assert (done.returncode, done.stdout, done.stderr) in ((130, "", ""), (-signal.SIGINT, "", ""))
+
+
 def until(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -272,7 +294,7 @@ def test_a_current_folder_that_is_gone_is_no_verdict(run, tmp_path):
 
 def test_what_cannot_be_imported_is_no_verdict(tmp_path):
     (tmp_path / "rich.py").write_text("raise MemoryError")
-    said = one_line(shell(f"{XPULAB} run --list --nope", PYTHONPATH=f"{tmp_path}:{files.ROOT}"))
+    said = one_line(shell(f"{XPULAB} run --help", PYTHONPATH=f"{tmp_path}:{files.ROOT}"))
     assert said.startswith("xpulab: no verdict: MemoryError: ") and "rich.py:1" in said
 
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from xpulab import files
-from xpulab.errors import InputError, line_of
+from xpulab.errors import InputError
 from xpulab.fleet import bundle
 
 FIELDS = ("question", "answer")
@@ -158,11 +158,6 @@ def test_yaml_runs_no_code(load):
 
 def test_an_input_error_is_one_line_in_a_notebook():
     assert InputError("x: gone")._render_traceback_() == ["InputError: x: gone"]
-
-
-@pytest.mark.parametrize(("pattern", "line"), [("a", 1), ("^b", 2), ("c$", 3), ("nowhere", 1)])
-def test_the_first_line_that_matches_is_found(pattern, line):
-    assert line_of("a\nb\nbc", pattern) == line
 
 
 @pytest.mark.parametrize("write", [lambda path: files.replace_text(path, "new"), lambda path: bundle.write(BUNDLE, {}, path)])

@@ -1,6 +1,15 @@
-"""python -m xpulab: the same as the command xpulab."""
+"""The command xpulab, and python -m xpulab."""
 
-from xpulab.cli import main
+import signal
+
+
+def main() -> None:
+    """The entry point: until signals are handled, Ctrl-C ends this process at once, and not with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from xpulab.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 
 class InputError(Exception):
     """An input is wrong: an argument, a file, or a machine that lacks a requested device.
@@ -15,11 +13,3 @@ class InputError(Exception):
     def _render_traceback_(self) -> list[str]:
         """IPython shows this instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
-
-
-def line_of(text: str, pattern: str) -> int:
-    """The 1-based number of the first line of text that contains a match of the regular expression; 1 when none does."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if re.search(pattern, line):
-            return number
-    return 1

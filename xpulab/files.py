@@ -1,13 +1,16 @@
-"""Finds the repository's own files from any working directory, and reads JSON, JSON Lines and YAML files.
+"""Finds the repository's own files, and folders of the user's cache; reads JSON, JSON Lines and YAML files.
 
 Every error names the file and the line.
 """
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -65,7 +68,7 @@ def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
 
     Raises InputError with the file, the line and what is wrong there.
     """
-    lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
+    lines = read_text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
     if lines == [""]:
         raise InputError(
             N_("{path}: empty; expected one JSON object per line with {fields}", path=path, fields=", ".join(fields))
@@ -78,7 +81,7 @@ def load_yaml(path: Path, schema: Path) -> Any:
 
     Raises InputError with the file, the line and what is wrong there. A key that occurs twice in a mapping is an error.
     """
-    text = _text(path)
+    text = read_text(path)
     value, tree = _parse_yaml(path, text)
     if error := _violation(value, schema):
         raise _located(error, path, tree)
@@ -92,7 +95,7 @@ def load_json(path: Path, schema: Path) -> Any:
     """
     import yaml
 
-    text = _text(path)
+    text = read_text(path)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -146,6 +149,39 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             name.replace(path)
         finally:
             name.unlink(missing_ok=True)
+
+
+def cache_folder(variable: str, name: str) -> Path:
+    """A folder of the user's cache: that which the variable names, else NAME in $XDG_CACHE_HOME/xpulab, by default ~/.cache."""
+    if own := os.environ.get(variable):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xpulab" / name
+
+
+@contextmanager
+def built(target: Path, remedy: str) -> Iterator[Path | None]:
+    """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
+
+    One process at a time builds a target; None is yielded where another one has built it meanwhile.
+    Raises InputError, with the remedy, when it cannot be written.
+    """
+    folder = target.with_name(f".{target.name}.unfinished")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_name(f".{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+            if target.is_dir() and any(target.iterdir()):
+                yield None
+                return
+            try:
+                folder.mkdir()
+                yield folder
+                folder.replace(target)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error}; {remedy}") from error
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:
@@ -221,11 +257,11 @@ def shortened(message: str) -> str:
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:60]} ... {message[-120:]}"
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InputError when it cannot be read, as in `opened`, or is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(N_("{path}: cannot be read: {strerror}", path=path, strerror=error.strerror)) from error
+        with io.TextIOWrapper(opened(path), encoding="utf-8") as file:
+            return file.read()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(

@@ -3,32 +3,66 @@
 # shellcheck shell=sh
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH} # a prolog has none
-export PATH XPULAB_NODE
 XPULAB_HOME=${XPULAB_HOME:-$(dirname "$(dirname "$here")")} # the clone; $here is this folder
 XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
-: "${XPULAB_SETTINGS:=/etc/xpulab.conf}"
+export PATH XPULAB_HOME XPULAB_NODE
 
-# not_of_root DEPTH PATH ...: where this is root, prints the first of these, of what is below them to this depth, or of the folders
-# above them, that another user can change: that user is root, with what root runs here. In a sticky folder nobody renames root's files.
-not_of_root() {
-    [ "$(id -u)" = 0 ] || return 0
-    depth=$1
-    shift
-    of_others='! -uid 0 -o -perm -002 ! ( -type d -perm -1000 ) -o -perm -020 ! -gid 0 ! ( -type d -perm -1000 )'
-    # shellcheck disable=SC2086 # words of find
-    find -L "$@" -maxdepth "$depth" \( $of_others \) -print -quit 2>/dev/null
-    for path in "$@"; do
-        while path=$(dirname "$path") && [ "$path" != / ] && [ "$path" != . ]; do
-            # shellcheck disable=SC2086
-            find -L "$path" -maxdepth 0 \( $of_others \) -print 2>/dev/null
-        done
-    done
+XPULAB_REFUSED=
+refuse() { # REASON: nothing is run here, and no verdict is known
+    XPULAB_REFUSED=${XPULAB_REFUSED:-$1}
 }
 
-XPULAB_NOT_OF_ROOT=$(not_of_root 0 "$XPULAB_SETTINGS")
-if [ -r "$XPULAB_SETTINGS" ] && [ -z "$XPULAB_NOT_OF_ROOT" ]; then
-    # shellcheck source=/dev/null
-    . "$XPULAB_SETTINGS"
+# Packages that the questions below do not import: thousands of files, for a check of some seconds. measure.sh looks at all of them.
+: "${not_imported=$(printf ' ! -name %s' _distutils_hack annotated_doc annotated_types arrow attr attrs click dateutil fastjsonschema fqdn idna isoduration \
+    jsonschema jsonschema_specifications markdown_it mdurl packaging pydantic pydantic_core pygments referencing rich rpds shellingham \
+    typer typing_inspection uri_template webcolors yaml)}"
+everybody='-perm -002 ! ( -type d -perm -1000 )' # in a sticky folder nobody renames what others own
+others="! -uid 0 -o $everybody -o -perm -020 ! -gid 0 ! ( -type d -perm -1000 )"
+
+# changeable BELOW ABOVE PATH ...: the first of these paths and of what is below them that fits BELOW, or of the folders above them
+# that fits ABOVE. Packages of the Python that made a .venv, others that are not imported, and links that lead nowhere are left out.
+changeable() {
+    below=$1 above=$2
+    shift 2
+    # shellcheck disable=SC2086 # words of find
+    find -L "$@" -name site-packages -prune -o -regex '.*/site-packages/\./[^/]*' -type d $not_imported -prune -o ! -type l \( $below \) -print -quit 2>/dev/null
+    for path in "$@"; do
+        shift
+        for folder in "$path" "$(readlink -f "$path")"; do
+            while folder=${folder%/*} && [ "${folder#/}" != "$folder" ]; do set -- "$@" "$folder"; done
+        done
+    done
+    # shellcheck disable=SC2086
+    find -L "$@" -prune \( $above \) -print 2>/dev/null
+}
+
+refuse_of_others() { # PATH ...: where this is root and another user can change them: that user is root, with what root runs
+    [ "$(id -u)" = 0 ] || return 0
+    found=$(changeable "$others" "$others" "$@" | head -n 1)
+    [ -z "$found" ] || refuse "root runs nothing that others can change: $found; chown -R root:root $XPULAB_HOME/; chmod -R go-w $XPULAB_HOME/"
+}
+
+# The file is tried in a shell of its own: one that ends its shell would end a prolog with 2, and Slurm would drain every node.
+if [ -n "${XPULAB_SETTINGS:-}" ] || [ -e /etc/xpulab.conf ] || [ -L /etc/xpulab.conf ]; then
+    : "${XPULAB_SETTINGS:=/etc/xpulab.conf}"
+    refuse_of_others "$XPULAB_SETTINGS"
+    if [ -n "$XPULAB_REFUSED" ]; then
+        :
+    elif [ ! -r "$XPULAB_SETTINGS" ] || [ -d "$XPULAB_SETTINGS" ]; then
+        refuse "$XPULAB_SETTINGS cannot be read"
+    elif grep -q "$(printf '\r')" "$XPULAB_SETTINGS"; then
+        refuse "$XPULAB_SETTINGS has the line ends of Windows: sed -i 's/\r\$//' $XPULAB_SETTINGS"
+    else
+        # shellcheck disable=SC2016 # of that shell
+        tried=$({ sh -n "$XPULAB_SETTINGS" && sh -c '. "$1" >/dev/null; echo whole' sh "$XPULAB_SETTINGS"; } 2>&1)
+        if [ "${tried%whole}" != "$tried" ]; then
+            # shellcheck source=/dev/null
+            . "$XPULAB_SETTINGS"
+            set +eu
+        else
+            refuse "$XPULAB_SETTINGS was not read to its end${tried:+: $(echo "$tried" | head -n 1)}"
+        fi
+    fi
 fi
 
 : "${XPULAB_PYTHON:=$XPULAB_HOME/.venv/bin/python}"
@@ -49,19 +83,20 @@ fi
 : "${XPULAB_MOST_DRAINED:=10%}"           # no more nodes of the cluster are drained within an hour: a number, or a part as 10%
 : "${XPULAB_HOLD_AFTER:=3}"               # a node that was drained so often within a week is not resumed
 
-XPULAB_NOT_OF_ROOT=$XPULAB_NOT_OF_ROOT$(
-    not_of_root 99 "$XPULAB_HOME/env" "$XPULAB_HOME/xpulab"
-    not_of_root 0 "$XPULAB_PYTHON" "$(readlink -f "$XPULAB_PYTHON")"
-    not_of_root 1 "${XPULAB_PYTHON%/*/*}"/lib/python3*/site-packages
-)
-if [ -n "$XPULAB_NOT_OF_ROOT" ]; then
-    first=$(printf '%s\n' "$XPULAB_NOT_OF_ROOT" | head -n 1)
-    XPULAB_REFUSED="root runs nothing that others can change: $first; chown -R root:root $XPULAB_HOME; chmod -R go-w $XPULAB_HOME"
-fi
+case $XPULAB_VERDICTS in /*) ;; *) XPULAB_VERDICTS=$XPULAB_HOME/$XPULAB_VERDICTS ;; esac
+prefix=${XPULAB_PYTHON%/*/*}
+python=$(readlink -f "$(command -v "$XPULAB_PYTHON")")
+refuse_of_others "$XPULAB_HOME/env" "$XPULAB_HOME/xpulab" "$XPULAB_HOME/notebooks" "$XPULAB_HOME/data" "$XPULAB_PYTHON" "$python" \
+    "$prefix/pyvenv.cfg" "$prefix"/lib/python3*/site-packages/. "${python%/*/*}"/lib*/python3.*
+found=$(changeable "-perm -002" "$everybody" "$XPULAB_VERDICTS" | head -n 1)
+[ -z "$found" ] || refuse "everybody can change the verdicts: chmod o-w $found"
+for flag in "CHECK_HOST=$XPULAB_CHECK_HOST" "WITHOUT_VERDICT=$XPULAB_WITHOUT_VERDICT"; do
+    case ${flag#*=} in 0 | 1) ;; *) refuse "XPULAB_$flag is neither 0 nor 1" ;; esac
+done
 
 # The file, and not python -m: that would import what the current folder has.
 xpulab() {
-    if [ -n "${XPULAB_REFUSED:-}" ]; then
+    if [ -n "$XPULAB_REFUSED" ]; then
         echo "xpulab: $XPULAB_REFUSED" >&2
         return 2
     fi
@@ -71,12 +106,13 @@ xpulab() {
 answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver may hang
     seconds=$1
     shift
-    (cd "$XPULAB_HOME" && exec timeout "$seconds" "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@") 2>/dev/null
+    set -- timeout -k 1 "$seconds" "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@"
+    (cd "$XPULAB_HOME" && XPULAB_LANG=en "$@") 2>/dev/null
 }
 
 # Prints one line. Returns 1: something is wrong with this host, and the line is a drain reason; else 0.
 xpulab_host() {
-    [ "$XPULAB_CHECK_HOST" = 1 ] && [ -z "${XPULAB_REFUSED:-}" ] || return 0
+    [ "$XPULAB_CHECK_HOST" = 1 ] && [ -z "$XPULAB_REFUSED" ] || return 0
     code=0
     line=$(answer_within 15 host --reason ${XPULAB_CHECKPOINTS:+--checkpoints "$XPULAB_CHECKPOINTS"}) || code=$?
     case $code:$line in
@@ -88,19 +124,28 @@ xpulab_host() {
 # Prints one line. Returns 0: this machine is green, 1: it is red, and the line is a drain reason, 2: nothing is known of it.
 # A Python that fails is no verdict: red is only what xpulab says is red.
 xpulab_verdict() {
-    if [ -n "${XPULAB_REFUSED:-}" ]; then
+    if [ -n "$XPULAB_REFUSED" ]; then
         echo "xpulab: unknown, $XPULAB_REFUSED"
         return 2
     fi
     if [ -n "$XPULAB_EXPECT" ]; then
-        line=$(answer_within 20 cards "$XPULAB_EXPECT" --device "$XPULAB_DEVICE") || case $line in
-            'xpulab: cards '*) echo "[node_problem] xpulab ${line#xpulab: }"; return 1 ;;
-            *) echo "xpulab: unknown, the cards cannot be counted (XPULAB_EXPECT=$XPULAB_EXPECT)"; return 2 ;;
-        esac
+        again="host --expect $XPULAB_EXPECT --device $XPULAB_DEVICE --beside-jobs"
+        code=0
+        # shellcheck disable=SC2086 # words
+        shown=$(answer_within 20 $again) || code=$?
+        lost=$(printf '%s\n' "$shown" | sed -n 's/^wrong  *cards: //p') # nothing else of the host is asked here
+        case $code in 0 | 1) ;; *) shown= ;; esac
+        if [ -z "$shown" ]; then
+            echo "xpulab: unknown, the cards cannot be counted (XPULAB_EXPECT=$XPULAB_EXPECT)"
+            return 2
+        elif [ -n "$lost" ]; then
+            echo "[node_problem] xpulab cards $lost; rerun: xpulab $again"
+            return 1
+        fi
     fi
     set -- gate "$XPULAB_VERDICTS" --max-age "$XPULAB_MAX_AGE" --reason ${XPULAB_REQUIRE:+--require "$XPULAB_REQUIRE"}
     code=0
-    line=$(answer_within 4 "$@") || code=$?
+    line=$(answer_within "${XPULAB_GATE_SECONDS:-15}" "$@") || code=$?
     echo "${line:-xpulab: unknown, $XPULAB_PYTHON cannot run xpulab}"
     case $code:$line in
         0:'xpulab: green'* | 0:'xpulab: warning'*) return 0 ;;

@@ -22,7 +22,7 @@ from xpulab.fleet.runs import read_run
 pytestmark = pytest.mark.integration
 
 GREEN = result(notebook(check(rows=[row("one")], measurements=[measurement("rate", 2.0)])), card_facts=[card()])
-MIB = 2**20
+MIB, MEMORY = 2**20, 2 * 2**30
 
 
 def of_lzma(packed, name):
@@ -80,6 +80,36 @@ def green_with_a_red_check(packed, name):
     return packed(name, result(notebook(check(outcome="failed"), outcome="passed"), green=True, outcome="passed"))
 
 
+def passed_with_a_failed_row(packed, name):
+    return packed(name, result(notebook(check(rows=[row("one"), row("two", "failed")]))))
+
+
+def green_with_a_lost_accelerator(packed, name):
+    lost = {"id": "no-card", "device": "xpu", "since": [], "problem": "gone", "steps": [], "expected": None}
+    return packed(name, {**GREEN, "lost": lost})
+
+
+def with_number(number):
+    """A result with this text as the value of a rate."""
+
+    def make(packed, name):
+        return packed(name, json.dumps(GREEN).replace('"values": [2.0]', f'"values": [{number}]').encode())
+
+    make.__name__ = f"with_{number[:8]}"
+    return make
+
+
+def with_many_unknown_keys(packed, name):
+    return packed(name, json.dumps(GREEN)[:-1].encode() + b', "x": [' + b"[]," * (5 * MIB) + b"0]}")
+
+
+def a_link_to_itself(packed, name):
+    path = packed(name, GREEN)
+    path.unlink()
+    path.symlink_to(path.with_name("all") / path.name)
+    return path
+
+
 def a_pipe(packed, name):
     path = packed(name, GREEN)
     path.unlink()
@@ -97,7 +127,8 @@ def endless(packed, name):
 HOSTILE = [
     *(of_lzma, of_damaged_lzma, of_zeros, of_millions_of_lists, with_millions_of_notes, with_a_million_errors),
     *(larger_than_it_says, with_millions_of_names, with_a_file_above, twice_one_notebook, green_with_a_red_check),
-    *(a_pipe, endless),
+    *(a_pipe, endless, a_link_to_itself, passed_with_a_failed_row, green_with_a_lost_accelerator, with_many_unknown_keys),
+    *map(with_number, ("1" + "0" * 400, "9" * 5000, "1e999", "-1e999", "NaN", "Infinity")),
 ]
 
 
@@ -111,6 +142,34 @@ def test_it_is_refused_and_the_others_are_compared(xpulab, packed, tmp_path, hos
     assert code == 2 and "all/bad.zip" in shown, shown
     code, shown = xpulab("compare", tmp_path / "all")
     assert code == 1 and "1 finding on 1 of 4 runs: 1 unreadable" in shown and "all/bad.zip" in shown, shown
+
+
+def test_links_to_others_and_folders_that_cannot_be_read_are_findings(xpulab, packed, tmp_path):
+    folder = tmp_path / "all"
+    (folder / "pipe").mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        packed(name, GREEN).rename(folder / f"{name}.zip")
+    (folder / "latest.zip").symlink_to("a.zip")
+    (folder / "gone.zip").symlink_to("nothing.zip")
+    (folder / "loop").symlink_to("loop")
+    (folder / "file.zip").mkdir()
+    os.mkfifo(folder / "pipe" / "result.json")
+    code, shown = xpulab("compare", folder)
+    assert code == 1 and "5 findings on 5 of 8 runs: 5 unreadable" in shown, shown
+    code, shown = xpulab("compare", folder / "a.zip", folder / "b.zip", folder / "c.zip", folder / "gone.zip")
+    assert code == 1 and "1 finding on 1 of 4 runs" in shown, shown
+    assert xpulab("compare", folder / "a.zip", folder / "a.zip")[0] == 2
+    assert xpulab("compare", folder / "a.zip", folder / "none.zip")[0] == 2
+
+
+def test_many_bundles_of_what_nobody_asked_for_leave_memory_for_the_others(xpulab, packed, tmp_path):
+    (tmp_path / "all").mkdir()
+    bad = with_many_unknown_keys(packed, "bad").read_bytes()
+    for number in range(8):
+        (tmp_path / "all" / f"bad{number}.zip").write_bytes(bad)
+        packed(f"good{number}", GREEN).rename(tmp_path / "all" / f"good{number}.zip")
+    code, shown = xpulab("compare", tmp_path / "all", memory=MEMORY)
+    assert code == 1 and "8 findings on 8 of 16 runs: 8 unreadable" in shown, shown
 
 
 @pytest.mark.parametrize("of", ["pipe", "/dev/zero"])
@@ -131,7 +190,23 @@ def places(value, path=()):
         yield from places(value[key], (*path, key))
 
 
-OTHER_VALUES = (None, True, -1, 1e999, 10**30, "x\x1b[31m; touch x\n", ["a", 1], {"a": []}, [None])
+OTHER_VALUES = (
+    None,
+    True,
+    -1,
+    1e999,
+    10**30,
+    10**400,
+    1.7e308,
+    5e-324,
+    "nan",
+    "\ud800",
+    json.loads("[" * 400 + "]" * 400),
+    "x\x1b[31m; touch x\n",
+    ["a", 1],
+    {"a": []},
+    [None],
+)
 
 
 def test_whatever_stands_in_a_result_is_compared_or_refused(tmp_path):

@@ -12,7 +12,7 @@ GPU = "gpu"
 """A device on which cases run in this process."""
 
 
-def in_parts(function, parts, device, at_once, seconds):
+def in_parts(function, parts, device):
     """Stands in for run_each: notes how many processes were asked for."""
     parts = list(parts)
     asked.append(len(parts))
@@ -31,7 +31,8 @@ def test_cases_share_as_many_processes_as_run_at_the_same_time(monkeypatch):
     monkeypatch.setattr(processes, "whole_cores", lambda: 3)
     processes.run_in_turn(str, range(7), GPU, run=in_parts)
     processes.run_in_turn(str, range(2), GPU, run=in_parts)
-    processes.run_in_turn(str, range(7), GPU, at_once=1, run=in_parts)
+    monkeypatch.setattr(processes, "whole_cores", lambda: 1)
+    processes.run_in_turn(str, range(7), GPU, run=in_parts)
     assert asked == [3, 2, 1]
 
 

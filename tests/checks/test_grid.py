@@ -109,7 +109,7 @@ def record(monkeypatch):
     monkeypatch.setattr(check, "show", lambda record: None)
 
     def record(run, *issues, level="standard"):
-        monkeypatch.setattr(known_issues, "load", lambda: issues)
+        monkeypatch.setattr(known_issues, "_listed", lambda: issues)
         kept = []
         monkeypatch.setattr(check, "show", kept.append)
         check.grid("x.values", SMALL, run, add_row, level=level, seed=0, means="values")

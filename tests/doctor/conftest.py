@@ -12,16 +12,18 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from xpulab import files
+from xpulab.records import environments
 
 FORMATS = Path(__file__).parent / "formats"
 NVML = Path(__file__).parent / "nvml"
 A100 = {
-    **{"name": "NVIDIA A100-SXM4-80GB", "bus": "00000000:17:00.0", "serial": "1564720081234", "use": 5},
+    **{"name": "NVIDIA A100-SXM4-80GB", "bus": "00000000:17:00.0", "serial": "1564720081234"},
     **{"memory": {"total": 81920 << 20, "used": 1043 << 20}, "temperature": 36, "milliwatts": 61420},
 }
 """What NVML says of a card."""
@@ -199,17 +201,17 @@ def formats() -> Path:
 
 
 @pytest.fixture
-def installed(tmp_path: Path):
-    """Makes a folder with the metadata of distributions, given as name=version, and returns its search path."""
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes these distributions, given as name=version, the only ones that are installed."""
 
-    def make(versions: dict[str, str]) -> list[str]:
+    def make(versions: dict[str, str]) -> None:
         site = tmp_path / "site"
         shutil.rmtree(site, ignore_errors=True)
         for name, version in versions.items():
             info = site / f"{name.replace('-', '_')}-{version}.dist-info"
             info.mkdir(parents=True)
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        return [str(site)]
+        monkeypatch.setattr(environments, "distributions", lambda name: metadata.distributions(name=name, path=[str(site)]))
 
     return make
 

@@ -10,6 +10,7 @@ from tests.doctor.conftest import A100
 from xpulab.doctor.diagnosis import Diagnosis, diagnose
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.render import format_diagnosis
+from xpulab.doctor.system import SYSTEM_ROOT
 
 EXACT = {"XPU_PADDLE_FC_LOCAL_INT16": "1"}
 PADDLE_FOR_XPU = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=2)
@@ -19,13 +20,16 @@ PADDLE_FOR_XPU = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=2)
 def examine(installed, monkeypatch):
     """Diagnoses a machine in which every package is as it should be, under Python 3.10."""
     monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: "3.10.13")
+    for name, value in EXACT.items():
+        monkeypatch.setenv(name, value)
     versions = {"paddlenlp": "3.0.0b4", "numpy": "1.26.4", "aistudio-sdk": "0.2.6", "setuptools": "80.1.0"}
     versions |= {"pip": "25.0", "datasets": "3.6.0", "pyarrow": "22.0.0"}
 
-    def run(machine, frameworks=("paddlepaddle-xpu",), environ=EXACT, **options) -> Diagnosis:
+    def run(machine, frameworks=("paddlepaddle-xpu",), **options) -> Diagnosis:
         wheels = {name: "3.3.0" if name == "paddlepaddle-xpu" else "3.3.1" for name in frameworks}
-        path = installed(versions | wheels)
-        return diagnose(root=machine.root, search_path=path, environ=environ, **options)
+        installed(versions | wheels)
+        monkeypatch.setenv(SYSTEM_ROOT, str(machine.root))
+        return diagnose(**options)
 
     return run
 
@@ -147,6 +151,7 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     ("variable", "value", "id"),
     [("PADDLE_TRAINERS_NUM", "14", "launcher-variables"), ("FLAGS_use_stride_kernel", "0", "stride-kernel")],
 )
-def test_a_variable_that_breaks_trainings_is_a_warning_that_names_it(machine, examine, variable, value, id):
-    found = finding(examine(machine, frameworks=["paddlepaddle"], environ={variable: value}), id)
+def test_a_variable_that_breaks_trainings_is_a_warning_that_names_it(machine, examine, monkeypatch, variable, value, id):
+    monkeypatch.setenv(variable, value)
+    found = finding(examine(machine, frameworks=["paddlepaddle"]), id)
     assert found.verdict == "warn" and variable in found.seen + (found.remedy or "")

@@ -15,6 +15,7 @@ import pytest
 from tests.doctor.conftest import A100, FORMATS, NVML
 from xpulab import files
 from xpulab.doctor.host import HostRequest, examine
+from xpulab.doctor.system import SYSTEM_ROOT
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -268,15 +269,17 @@ def test_options_that_do_not_fit_are_2_with_a_remedy(host, options, said):
 def test_a_folder_without_room_for_checkpoints_is_wrong(host, monkeypatch, tmp_path):
     real = shutil.disk_usage
     monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=(5 << 30)))
-    report = examine(HostRequest(root=host.root, checkpoints=tmp_path / "not" / "yet"))
+    monkeypatch.setenv(SYSTEM_ROOT, str(host.root))
+    report = examine(HostRequest(checkpoints=tmp_path / "not" / "yet"))
     (disk,) = [finding for finding in report.findings if finding.id == "disk"]
     assert disk.verdict == "wrong" and "5.0 GiB free" in disk.seen and "not/yet" in disk.seen
 
 
-def test_this_process_and_services_of_the_vendor_are_not_foreign(host):
+def test_this_process_and_services_of_the_vendor_are_not_foreign(host, monkeypatch):
+    monkeypatch.setenv(SYSTEM_ROOT, str(host.root))
     host.process(os.getpid(), "/dev/xpu0")
     host.process(812, "/dev/nvidia0", name="nvidia-persiste")
-    assert not [each for each in examine(HostRequest(root=host.root)).findings if each.verdict == "wrong"]
+    assert not [each for each in examine(HostRequest()).findings if each.verdict == "wrong"]
 
 
 def test_the_command_looks_at_this_machine():

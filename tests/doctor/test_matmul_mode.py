@@ -25,9 +25,10 @@ SOURCE = "include/paddle/phi/kernels/xpu/xpu_api_wrapper.h"
         (["INT16", "FLOAT"], "FLOAT", "INT16", "FLOAT"),
     ],
 )
-def test_first_variable_that_applies_wins(variables, float32, float16, bfloat16):
-    environ = {f"XPU_PADDLE_FC_{name}": "1" for name in variables}
-    assert matmul_mode(environ) == {"float32": float32, "float16": float16, "bfloat16": bfloat16}
+def test_first_variable_that_applies_wins(variables, float32, float16, bfloat16, monkeypatch):
+    for name in variables:
+        monkeypatch.setenv(f"XPU_PADDLE_FC_{name}", "1")
+    assert matmul_mode() == {"float32": float32, "float16": float16, "bfloat16": bfloat16}
 
 
 def test_order_of_the_variables_is_that_of_the_installed_paddle():

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.doctor.conftest import A100
-from xpulab import cli
 from xpulab.chapters.shared import device
 from xpulab.devices import REPEATABLE
 from xpulab.doctor import meant
@@ -19,22 +16,20 @@ from xpulab.errors import InputError
 HINT = "to judge the CPU all the same: --device cpu"
 
 
+def _expected(variables):
+    return meant.expected_count(variables[meant.EXPECT], f"{meant.EXPECT}=") if variables else None
+
+
 def lost(machine, wheels=(), **variables):
     """Why `auto` is red on this machine."""
     with pytest.raises(AcceleratorLost) as raised:
-        meant.auto(detect(machine.root), wheels, meant.expected(variables))
+        meant.auto(detect(machine.root), wheels, _expected(variables))
     assert str(raised.value).splitlines()[-1] == HINT
     return raised.value.lost
 
 
 def auto(machine, wheels=(), **variables):
-    return meant.auto(detect(machine.root), wheels, meant.expected(variables))
-
-
-@pytest.fixture
-def a100(machine):
-    machine.nvml(A100, A100)
-    return machine
+    return meant.auto(detect(machine.root), wheels, _expected(variables))
 
 
 @pytest.mark.parametrize("script", [None, "exit 1", "echo garbage"])
@@ -103,20 +98,6 @@ def test_a_wrong_sum_on_the_accelerator_does_not_lead_to_the_cpu(p800, monkeypat
     with pytest.raises(InputError, match=r"computes 0.0 .*--device cpu"):
         device.use_device()
     assert places == ["xpu:0"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "printed"),
-    [
-        (("2",), 0, "2 cards"),
-        (("3",), 1, "2 of 3 cards; rerun: xpulab cards 3 --device auto\n"),
-        (("1", "--device", "xpu"), 1, "show a card; rerun: xpulab cards 1 --device xpu\n"),
-        (("1", "--device", "tpu"), 2, "choose auto"),
-    ],
-)
-def test_the_command_counts_the_cards(a100, arguments, code, printed):
-    done = CliRunner().invoke(cli.app, ["cards", *arguments])
-    assert done.exit_code == code and printed in (done.stdout if code < 2 else done.stderr)
 
 
 def test_a_gpu_is_asked_for_repeatable_results_but_for_what_the_user_has_set(monkeypatch):

@@ -18,6 +18,7 @@ from xpulab.doctor.detect import detect
 from xpulab.doctor.diagnosis import diagnose
 from xpulab.doctor.meant import AcceleratorLost
 from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.system import SYSTEM_ROOT
 
 LINE = '{at} {n} {n} 02K21A901CV00{n}A 41 0 44 0 93 1450 1450 1450 1450 1450 1450 30 96 0 98304 0 1.0:2.14:1.54.2.0 "P800 OAM"'
 CELL = next(
@@ -128,8 +129,9 @@ def test_auto_and_the_doctor_take_what_is_visible_and_expected_cards_are_lost(no
     assert meant.auto(detection, ()) == "xpu"
     with pytest.raises(AcceleratorLost, match=r"2 of 8 cards.*limited by (XPU_VIS.*=2,5|a scheduler keeps /dev/xpu0)"):
         meant.auto(detection, (), meant.expected_count("8"))
+    monkeypatch.setenv(SYSTEM_ROOT, str(node.root))
     for paddle, verdict, seen in ((2, "ok", "2 of 8 visible"), (1, "warn", "Paddle: 1"), (0, "wrong", "Paddle: 0")):
         facts = PaddleFacts(version="3.3.1", built_for="xpu", xpu_cards=paddle)
-        findings = {each.id: each for each in diagnose("xpu", paddle=facts, detection=detection, root=node.root).findings}
+        findings = {each.id: each for each in diagnose("xpu", paddle=facts, detection=detection).findings}
         assert (findings["card-count"].verdict, seen in findings["card-count"].seen) == (verdict, True)
         assert findings["node-permissions"].verdict == "ok"

@@ -9,7 +9,7 @@ from xpulab.doctor.xpu_smi import read_xpu_smi
 
 P800 = {"index": 0, "model": "P800 OAM", "generation": "KL3", "pci_address": "0000:1b:00.0"}
 CARDS = {
-    "kl3_table": (0, {**P800, "temperature_c": 41, "power_w": 93, "utilisation_percent": 17, "memory_used_mib": 2112}),
+    "kl3_table": (0, {**P800, "temperature_c": 41, "power_w": 93, "memory_used_mib": 2112}),
     "kl3_table_sriov": (1, {"model": "P800 VF", "generation": "KL3", "pci_address": "0000:5e:00.1", "memory_total_mib": 49152}),
     "kl3_machine": (
         1,

@@ -112,6 +112,30 @@ def test_validate_stops_when_the_download_is_interrupted(scripts):
     assert run(scripts, "validate.sh", EXIT_CODE_OF_MODEL="1")[0] == 7  # control: any other failure does not stop it
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("env/venv.sh", "--bogus"),
+        ("env/validate.sh", "--no-model", "--device", "tpu"),
+        ("env/lab.sh", "--device"),
+        ("env/lock.sh", "--help"),
+        ("env/book.sh", "--help"),
+        ("env/operations/publish_metrics.sh",),
+        ("env/operations/kubernetes/gate.sh",),
+        ("env/operations/kubernetes/taint.sh",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_that_is_used_wrongly_says_in_one_line_how_it_is_used(scripts, command):
+    process = scripts.start("bash", str(scripts.folder / command[0]), *command[1:])
+    out, printed = process.communicate()
+    assert (process.returncode, out, len(printed.splitlines())) == (2, "", 1) and "usage: " in printed
+
+
+def test_a_variable_that_keeps_python_from_starting_does_not_make_a_run_red(scripts):
+    assert run(scripts, "validate.sh", "--no-model", PYTHONHOME="/nowhere")[0] == 7
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "many", ""])
 def test_validate_refuses_a_number_of_cards_that_is_none(scripts, number):
     code, reached, printed = run(scripts, "validate.sh", f"--expect={number}")

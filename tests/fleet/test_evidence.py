@@ -20,7 +20,15 @@ echo '[Sun Nov 22 03:00:01 2026] eth0: link is up'
 """
 
 
-VARIABLES = {"XPU_VISIBLE_DEVICES": "0", "FLAGS_use_stride_kernel": "1", "HOME": "/home/li"}
+VARIABLES = {"XPU_VISIBLE_DEVICES": "0,UUID", "FLAGS_use_stride_kernel": "True", "OMP_NUM_THREADS": "4"}
+OTHERS = {
+    "HOME": "/home/li",
+    "PADDLE_AK": "abc",
+    "XPULAB_LICENSE": "abc",
+    "BKCL_NOTE": "0x12",
+    "XPUSER": "1",
+    "CUDA_KEY": "key",
+}
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def gathered(tmp_path, monkeypatch):
         for name, text in tools.items():
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(stat.S_IRWXU)
-        return dict(evidence(VARIABLES, device))
+        return dict(evidence({**VARIABLES, **OTHERS}, device))
 
     return gather
 
@@ -43,7 +51,7 @@ def test_a_machine_has_a_file_for_each_command_of_its_tools_and_of_the_rest_what
     assert found["tools/xpu_smi_-m.txt"] == "$ xpu_smi -m\n# xpu_smi -m answered\ncard 0 -m\n"
     assert "tools/xpu-smi_-q.txt" not in found
     assert "0000:51:00.0: reset" in found["kernel.txt"] and "eth0" not in found["kernel.txt"]
-    assert json.loads(found["variables.json"]) == {"FLAGS_use_stride_kernel": "1", "XPU_VISIBLE_DEVICES": "0"}
+    assert json.loads(found["variables.json"]) == VARIABLES
     assert json.loads(found["doctor.json"])["device"] == "auto"
     versions = json.loads(found["versions.json"])
     assert versions["packages"]["numpy"] and versions["commit"]

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from tests.fleet.compare.made_up import check, notebook, row
+from tests.fleet.compare.made_up import card, check, notebook, row
 from tests.fleet.compare.made_up import result as made_up_result
 from xpulab import cli, files
 from xpulab.doctor.system import boot_id
@@ -41,18 +41,19 @@ def put(tmp_path):
         folder = tmp_path / (folder or f"run{len(list(tmp_path.iterdir()))}")
         folder.mkdir()
         date = (NOW - timedelta(hours=hours)).isoformat()
-        result = {"outcome": outcome, "green": green, "date": date, "level": "smoke", "device": "sim", "cards": 1}
-        here = {"node": node_name(), "boot": boot_id()}
-        (folder / "result.json").write_text(json.dumps({**result, **here, "notebooks": notebooks, **more}))
+        here = {"level": "smoke", "device": "sim", "node": node_name(), "boot": boot_id()}
+        result = made_up_result(*notebooks, outcome=outcome, **{**here, "green": green, "date": date, **more})
+        (folder / "result.json").write_text(json.dumps(result))
         return tmp_path
 
     return write
 
 
+TWO = [notebook(check()), notebook(check("other.sum"), name="01_other")]
 RED_NOTEBOOK = notebook(check("demo.product", "failed", measured=2.5), outcome="failed")
 TABLE = check("demo.table", "failed", measured="1 of 2 rows", rows=[row("two ranks"), row("four", "failed", measured=3.0)])
 NEVER_RAN = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
-INTERRUPTED = notebook(NEVER_RAN, outcome="missing", reason="interrupted before it started")
+INTERRUPTED = notebook(NEVER_RAN, name="02_rest", outcome="missing", reason="interrupted before it started")
 REPEAT = "xpulab run 00_demo --check demo.product --device sim"
 
 
@@ -68,8 +69,8 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
 @pytest.mark.parametrize(
     ("notebooks", "changed", "said"),
     [
-        ([notebook(check()), RED_NOTEBOOK], {"hours": 0}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
-        ([notebook(check()), RED_NOTEBOOK], {"hours": 1000}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([TWO[1], RED_NOTEBOOK], {"hours": 0}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([TWO[1], RED_NOTEBOOK], {"hours": 1000}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
         ([RED_NOTEBOOK], {"cards": 8, "seed": 3}, f"{REPEAT} --cards 8 --level smoke --seed 3"),
         ([notebook(TABLE, outcome="failed")], {}, "demo.table measured 3, four, expected < 1"),
         ([notebook(NEVER_RAN, outcome="missing")], {}, "demo.sum is missing: interrupted before it started"),
@@ -103,9 +104,8 @@ def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_meas
 # ------------------------------------------------------------------------------- which runs count, of several in one folder
 
 REQUIRED = "device=xpu,cards=8,level=quick,notebooks=all"
-CARDS = [{"serial": f"S{number}"} for number in range(8)]
+CARDS = [card(number, f"S{number}") for number in range(8)]
 WHOLE = {"device": "xpu", "cards": 8, "level": "quick", "is_whole": True, "card_facts": CARDS}
-TWO = [notebook(check()), notebook(check("other.sum"), name="01_other")]
 REPEATED = "demo.product measured 2.5, expected < 1; rerun: xpulab run 00_demo --check demo.product --device xpu --cards 8"
 
 
@@ -115,7 +115,8 @@ def whole(put):
 
     def write(state="green", hours=1.0, *notebooks, **changed):
         if state == "red":
-            notebooks, changed = [RED_NOTEBOOK, *TWO[1:]], {"green": False, "outcome": "failed", **changed}
+            notebooks = [RED_NOTEBOOK, *changed.pop("notebooks", TWO)[1:]]
+            changed = {"green": False, "outcome": "failed", **changed}
         return put(*(notebooks or TWO), hours=hours, **{**WHOLE, **changed})
 
     return write
@@ -129,8 +130,9 @@ def soaked(tmp_path):
         folder = tmp_path / f"soak{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         soak = {"schema": 3, "date": (NOW - timedelta(hours=hours)).isoformat(), "node": node_name(), "boot": boot_id(),
-                "outcome": "passed", "device": "xpu", "level": "quick", "cards": 8, "checks": ["demo.product", "demo.sum"],
-                "notebooks": ["00_demo"], "rounds": 9, "first_bad_round": None, "problems": []}  # fmt: skip
+                "outcome": "passed", "device": "xpu", "scope": "...", "level": "quick", "cards": 8, "hours_asked": None,
+                "hours": 1.0, "checks": ["demo.product", "demo.sum"], "notebooks": ["00_demo"], "rounds": 9, "seeds": [0, 1, 2],
+                "repeated": 8, "first_bad_round": None, "problems": []}  # fmt: skip
         (folder / "soak.json").write_text(json.dumps({**soak, **changed}))
         return tmp_path
 
@@ -150,12 +152,11 @@ LESS = {
     "another host": {"node": "node17"},
     "another boot": {"boot": "f00"},
     "an older version": {"boot": None},
-    "a rehearsal": {"judges": "rehearsal"},
+    "a rehearsal": {"judges": "rehearsal", "stands_for": "xpu"},
     "a release": {"judges": "release"},
     "interrupted": {"green": False, "outcome": "failed", "notebooks": [*TWO, INTERRUPTED]},
     "not ended": {"outcome": "running"},
-    "no verdict": {"outcome": "unknown", "green": False, "reason": "No space left on device"},
-    "nothing compared": {"notebooks": [notebook()]},
+    "no verdict": {"outcome": "unknown", "green": False, "reason": "disk", "notebooks": [notebook(check(), outcome="failed")]},
 }
 OTHER = {"another seed": {"seed": 3}, "without a card": {"card_facts": CARDS[1:]}}
 """Runs that are green, and no repetition of a red one."""
@@ -165,15 +166,16 @@ def damage(folder, how):
     """What a run leaves that no gate can read."""
     run = folder / f"damaged{len(list(folder.iterdir()))}"
     run.mkdir()
-    ahead = json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "boot": boot_id(), "date": how})
+    ahead = json.dumps({**GREEN_ONE, "boot": boot_id(), "date": how})
     writes = {"a pipe": os.mkfifo, "a folder": os.mkdir, "a link": lambda path: os.symlink("nowhere", path)}
+    writes["1 GiB"] = lambda path: (path.touch(), os.truncate(path, 2**30))
     writes.get(how, lambda path: path.write_text(ahead if how[:1] in "123" else how))(run / "result.json")
 
 
-NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "date": None})
-JUDGES_NOTHING = json.dumps({**json.loads(NULL), "date": "2026-11-22T12:00:00+00:00", "judges": "nothing"})
+GREEN_ONE = made_up_result(*TWO, **WHOLE)
+NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**GREEN_ONE, "date": None})
 UNREADABLE = [
-    JUDGES_NOTHING,
+    json.dumps({**GREEN_ONE, "judges": "nothing"}),
     "",
     "[]",
     "{}",
@@ -184,6 +186,7 @@ UNREADABLE = [
     "a pipe",
     "a folder",
     "a link",
+    "1 GiB",
 ]
 
 
@@ -218,6 +221,112 @@ def test_what_cannot_be_read_neither_clears_a_red_run_nor_counts_as_green_and_is
     assert answered("gate", tmp_path)[0] == UNKNOWN
     whole("red", 3, boot="f00", seed=1)
     assert answered("gate", tmp_path)[0] == RED
+
+
+def changed(part, **changes):
+    """A notebook, or what else has a place in a result, with other fields."""
+    return {**part, **changes}
+
+
+SKIPPED = check("other.sum", "skipped", measured=None, digest=None)
+CONTRADICTIONS = {
+    "another schema": {"schema": 99},
+    "a red check": {"notebooks": [notebook(check(outcome="failed"), outcome="passed"), TWO[1]]},
+    "a red row": {"notebooks": [notebook(check(rows=[row("a"), row("b", "broken")])), TWO[1]]},
+    "a red notebook": {"notebooks": [*TWO, INTERRUPTED]},
+    "outcomes of other checks": {"outcomes": {"passed": 1, "failed": 1}},
+    "a lost accelerator": {"lost": {"id": "no-card", "device": "xpu", "since": [], "problem": "x", "steps": [], "expected": 8}},
+    "another device's": {"stands_for": "gpu"},
+    "a rehearsal of nothing": {"judges": "rehearsal"},
+    "a notebook twice": {"notebooks": [*TWO, TWO[1]]},
+    "a check twice": {"notebooks": [notebook(check(), check()), TWO[1]]},
+    "nothing compared": {"notebooks": [TWO[0], notebook(SKIPPED, name="01_other", outcome="passed")]},
+    "everything skipped": {"notebooks": [notebook(SKIPPED, outcome="skipped")]},
+    "compared, and skipped": {"notebooks": [TWO[0], changed(TWO[1], outcome="skipped")]},
+    "more compared than there is": {"notebooks": [changed(TWO[0], compared=99), TWO[1]]},
+    "more planned than there is": {"notebooks": [changed(TWO[0], planned=99), TWO[1]]},
+    "failed": {"outcome": "failed"},
+    "not green": {"green": False},
+    "unknown without a reason": {"outcome": "unknown"},
+    "a reason to be unknown": {"reason": "No space left on device"},
+    "a part of a notebook": {"notebooks": [changed(TWO[0], outcome="partial"), TWO[1]]},
+    "skipped on the CPU": {"device": "cpu", "notebooks": [*TWO, notebook(SKIPPED, name="02_more", outcome="skipped")]},
+    "less than one card": {"cards": 0},
+    "a day that is none": {"date": "2026-13-45T12:00:00+00:00"},
+}
+"""What no run says of itself that is green otherwise."""
+SOAKS = {
+    "a round before the first": {"first_bad_round": -1},
+    "a bad round without a problem": {"first_bad_round": 3},
+    "another bad round": {**RED_SOAK, "first_bad_round": 6},
+    "a bad round after the last": {**RED_SOAK, "rounds": 5},
+    "problems, and passed": {**RED_SOAK, "outcome": "passed"},
+    "passed, and nothing repeated": {"repeated": 0},
+    "no round": {"rounds": 0},
+    "another schema": {"schema": 2},
+}
+
+
+@pytest.mark.parametrize("says", CONTRADICTIONS)
+def test_a_result_whose_outcome_does_not_follow_from_what_it_holds_is_none(whole, says):
+    folder = whole("green", 1, **CONTRADICTIONS[says])
+    for require in ("", REQUIRED):
+        code, printed = answered("gate", folder, "--reason", "--require", require)
+        assert (code, f"{folder}/run0/result.json: not what" in printed, "Error(" in printed) == (UNKNOWN, True, False), printed
+    assert answered("gate", whole("red", 3), "--reason")[0] == RED
+    assert answered("gate", whole("green", -0.05))[0] == GREEN
+
+
+@pytest.mark.parametrize("says", SOAKS)
+def test_nor_is_a_soak(whole, soaked, says):
+    whole("green", 5)
+    soaked(4, **RED_SOAK)
+    code, printed = answered("gate", soaked(1, **SOAKS[says]))
+    assert (code, "demo.sum in round 7" in printed) == (RED, True), printed
+    soaked(-0.05)
+    assert answered("gate", whole("green", -0.05))[0] == GREEN
+
+
+def test_what_is_no_json_is_named_with_its_place_and_not_as_python_writes_an_error(whole, tmp_path):
+    damage(tmp_path, '{"date": 3')
+    code, printed = answered("gate", tmp_path, "--reason")
+    assert code == UNKNOWN and "Expecting ',' delimiter: line 1 column 11" in printed and "Error" not in printed
+
+
+def test_a_notebook_or_a_check_that_was_skipped_clears_none_that_is_red(whole):
+    apart = [TWO[1], notebook(name="00_demo", outcome="skipped")]
+    some = [notebook(check(), check("demo.product", "skipped")), TWO[1]]
+    whole("red", 3)
+    whole("green", 2, notebooks=apart)
+    code, printed = answered("gate", whole("green", 1, notebooks=some), "--json")
+    assert code == RED and [each.rpartition(": ")[2] for each in json.loads(printed)["ignored"]] == [
+        "green, but without 00_demo",
+        "green, but without demo.product",
+    ]
+    assert answered("gate", whole("green", 0.5, notebooks=[*TWO, notebook(name="02_more", outcome="skipped")]))[0] == GREEN
+
+
+def test_a_machine_with_one_card_is_green_without_the_notebooks_for_several(whole):
+    folder = whole("green", 1, cards=1, notebooks=[*TWO, notebook(SKIPPED, name="02_more", outcome="skipped")])
+    assert answered("gate", folder, "--require", "device=xpu,cards=1,level=quick,notebooks=all")[0] == GREEN
+
+
+def test_known_issues_and_what_is_expected_of_a_card_leave_a_run_green(whole):
+    outcomes = ("known", "fixed", "predicted", "refuted", "skipped")
+    rows = [row(outcome, outcome) for outcome in outcomes]
+    checks = [check(f"demo.{outcome}", outcome) for outcome in outcomes]
+    assert answered("gate", whole("green", 1, notebook(*checks, check("demo.table", "predicted", rows=rows))))[0] == GREEN
+
+
+def test_a_machine_that_shows_no_boot_id_has_no_run_of_its_present_boot(whole, monkeypatch, tmp_path):
+    folder = whole("green", 1, boot=None)
+    assert answered("gate", folder)[0] == UNKNOWN
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("XPULAB_SYSTEM_ROOT", str(tmp_path / "nothing"))
+    code, printed = answered("gate", folder)
+    assert (code, "this machine shows no boot id" in printed) == (UNKNOWN, True)
+    whole("red", 2, boot=None)
+    assert answered("gate", folder)[0] == RED
 
 
 def test_what_cannot_be_read_and_is_older_than_the_last_green_run_is_a_warning(whole, tmp_path):
@@ -267,7 +376,7 @@ def test_red_stays_until_a_later_green_run_and_a_green_one_counts_in_its_boot(wh
 
 
 def test_a_stronger_run_clears_a_red_one_and_a_replaced_card_may_be_another_one_after_a_boot(whole):
-    whole("red", 5, level="smoke", is_whole=False, cards=2, boot="before", card_facts=[{"serial": "worn"}])
+    whole("red", 5, level="smoke", is_whole=False, cards=2, boot="before", card_facts=[card(serial="worn")])
     assert answered("gate", whole("green", 1, level="standard"), "--require", REQUIRED)[0] == GREEN
 
 
@@ -281,7 +390,7 @@ def test_the_name_of_a_node_has_a_domain_or_none(whole, monkeypatch):
 
 
 def test_an_accelerator_that_was_lost_is_found_by_a_run_that_expects_it(whole):
-    lost = {"problem": "7 cards", "expected": 8, "device": "cpu"}
+    lost = {"id": "too-few", "since": [], "problem": "7 cards", "steps": [], "expected": 8, "device": "cpu"}
     nothing = [notebook(NEVER_RAN, outcome="missing", reason="not run")]
     whole("green", 5, *nothing, green=False, outcome="failed", device="cpu", cards=1, lost=lost, card_facts=[])
     assert answered("gate", whole("green", 3, device="cpu", cards=1))[0] == RED
@@ -298,7 +407,8 @@ def test_a_red_soak_counts_until_one_that_is_green_for_as_many_rounds_and_a_gree
     assert code == RED and "demo.sum in round 7 of a soak (seed 2): its values differ" in printed
     assert printed.endswith(f"{again}\n")
     whole("green", 3.5)
-    for less in ({"rounds": 6}, {"checks": ["demo.product"]}, {"cards": 1}, {"outcome": "nothing compared"}, {"node": "n17"}):
+    nothing = {"outcome": "nothing compared", "repeated": 0}
+    for less in ({"rounds": 6}, {"checks": ["demo.product"]}, {"cards": 1}, nothing, {"node": "n17"}):
         assert answered("gate", soaked(3, **less))[0] == RED, less
     assert answered("gate", soaked(2))[0] == GREEN
     whole("red", 1)

@@ -28,20 +28,24 @@ OPERATOR = "fan is loud"
 SETTINGS = """XPULAB_PYTHON={python}
 XPULAB_VERDICTS={folder}/verdicts/$XPULAB_NODE
 XPULAB_DEVICE=cpu
-XPULAB_REQUIRE=
 [ ! -r {folder}/settings-$XPULAB_NODE ] || . {folder}/settings-$XPULAB_NODE
 """
 WRAPPER = """#!/bin/sh
 exec 9>>{folder}/{name}-running
 flock --shared 9
 [ ! -e {folder}/{name}-paused ] || exit 0
+exec 8>>{folder}/{name}-running-$SLURMD_NODENAME
+flock {wait} 8 || exit 0
 /usr/bin/env -i SLURM_CONF={folder}/slurm.conf XPULAB_SETTINGS={folder}/xpulab.conf \\
-    SLURMD_NODENAME=$SLURMD_NODENAME {script} 9>&-
+    SLURMD_NODENAME=$SLURMD_NODENAME {script} 8>&- 9>&-
 code=$?
 echo $code >> {folder}/{name}-$SLURMD_NODENAME
 exit $code
 """
-"""A site's own variables without /etc: with them a recipe gets what slurmd gives a health check, which is SLURMD_NODENAME."""
+"""A site's own variables without /etc: with them a recipe gets what slurmd gives a health check, which is SLURMD_NODENAME.
+
+Of a node one health check runs at a time: slurmd starts the next one after two seconds, also on a machine that is loaded.
+"""
 
 
 class Site:
@@ -103,9 +107,9 @@ def running_site():
     with slurm_folder() as name:
         folder = Path(name)
         (folder / "xpulab.conf").write_text(SETTINGS.format(python=sys.executable, folder=folder))
-        for recipe, script in (("health", "health_check.sh"), ("prolog", "prolog.sh")):
+        for recipe, script, wait in (("health", "health_check.sh", "--nonblock"), ("prolog", "prolog.sh", "")):
             wrapper = folder / f"{recipe}.sh"
-            wrapper.write_text(WRAPPER.format(folder=folder, name=recipe, script=SLURM / script))
+            wrapper.write_text(WRAPPER.format(folder=folder, name=recipe, script=SLURM / script, wait=wait))
             wrapper.chmod(0o755)
         with cluster(folder, more="\n".join(documented_lines(folder))) as running:
             yield Site(folder, running)
@@ -174,7 +178,7 @@ def test_without_a_verdict_that_is_young_a_node_gets_a_comment_and_is_not_draine
 def test_a_node_without_its_cards_is_drained_although_its_verdict_is_green(site):
     site.set("node2", "XPULAB_DEVICE=xpu\nXPULAB_EXPECT=8")
     site.wait(lambda: site.cluster.state("node2") == "drained", "node2 drained")
-    assert site.cluster.reason("node2").endswith("rerun: xpulab cards 8 --device xpu")
+    assert site.cluster.reason("node2").endswith("rerun: xpulab host --expect 8 --device xpu --beside-jobs")
 
 
 @pytest.mark.parametrize("line", ["", "XPULAB_WITHOUT_VERDICT=1"], ids=["red", "no verdict where the site wants one"])

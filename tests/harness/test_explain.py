@@ -54,8 +54,8 @@ def judged(tmp_path, book):
 
 
 RANKS = [
-    RankReport(0, "late", "waits for other ranks after 9 s", "", "", 0.0, ""),
-    RankReport(1, "killed", "killed by signal 6 (SIGABRT)", "", "", 1.0, f"step 3\n{ABNORMAL}"),
+    RankReport(0, "late", "waits for other ranks after 9 s", "", "", ""),
+    RankReport(1, "killed", "killed by signal 6 (SIGABRT)", "", "", f"step 3\n{ABNORMAL}"),
 ]
 RAISED = error("ImportError", MISSING_DOWNLOAD)
 LED = error("RuntimeError", "no model", f"\x1b[31mImportError\x1b[39m: {MISSING_DOWNLOAD}")

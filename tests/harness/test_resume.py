@@ -187,6 +187,27 @@ def test_interrupted_again_it_goes_on_to_its_end_which_is_not_resumed(killed):
     assert (code, killed.ran) == (0, "dfm" + "dfme") and "this run has ended, there is nothing to resume" in printed
 
 
+def test_a_run_that_has_lost_its_result_is_as_old_as_its_notebooks(killed):
+    """It goes on with the one before. What the gate says of a run that was resumed is what it says of any other."""
+    out, ended = killed.folder / "out", killed.result["date"]
+    asked = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps({**asked, "boot": boot_id()}))
+    (out / "result.json").unlink()
+    code, printed = killed.run("--resume")
+    assert (code, killed.ran, killed.result["outcome"]) == (0, "dfm" + "dfme", "passed"), printed
+    assert killed.result["date"] <= ended
+    gate = [sys.executable, "-m", "xpulab", "gate", str(out)]
+    assert "green" in subprocess.run(gate, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+
+
+def test_a_run_goes_on_in_no_other_folder(killed):
+    out = killed.folder / "out"
+    (out / "notebooks").rename(killed.folder / "others")
+    (out / "notebooks").symlink_to(killed.folder / "others")
+    (out / "result.json").unlink()
+    unchanged(killed, "out/notebooks: is a link; remove it")
+
+
 def test_a_check_that_was_red_before_the_kill_stays_red(killable):
     (killable.folder / "fault").touch()
     killable.kill_in_the_middle()

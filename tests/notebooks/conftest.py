@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -81,6 +81,30 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Book]:
             return Book(json.loads(stored.read_text(encoding="utf-8"))) if stored.exists() else run(device, stored.parent)
 
     return of
+
+
+READER_SECONDS = 200
+"""For a command of a reader, on a busy machine; on an idle one it takes 3 to 20 s, most of them to import PaddleNLP."""
+NOT_OF_A_READER = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
+"""How variables begin that a reader's shell does not have."""
+
+
+def run_as_a_reader(command: Sequence[Path | str], cwd: Path, succeeds: bool = True, **variables: str) -> str:
+    """What a command writes to both of its outputs, run in a folder as a reader does: without xpulab; "python" is this one."""
+    bin_of_python = str(Path(sys.executable).parent)
+    of_reader = {name: value for name, value in os.environ.items() if not name.startswith(NOT_OF_A_READER)}
+    of_reader = environment.before_launch(of_reader)
+    of_reader |= {"PYTHONWARNINGS": "ignore", "PATH": f"{bin_of_python}:{os.environ['PATH']}"}
+    place = {"cwd": cwd, "env": {**of_reader, **variables}, "timeout": READER_SECONDS}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **place)
+    assert (done.returncode == 0) is succeeds, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def as_a_reader() -> Callable[..., str]:
+    """as_a_reader(command, folder, succeeds=True, NAME=VALUE): what it writes."""
+    return run_as_a_reader
 
 
 SCRIPT_SECONDS = 120

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,13 +14,10 @@ import pytest
 
 from xpulab import files
 from xpulab.chapters.shared import take_home
-from xpulab.ranks import environment
 
 pytestmark = pytest.mark.notebooks
 
 CELLS = nbformat.read(files.NOTEBOOKS / "10_auto_parallel.ipynb", as_version=4).cells
-SECONDS = 200
-"""For one run, on a busy machine; it takes 8 s on an idle one."""
 EVERY_SIXTH = slice(5, None, 6)
 
 Train = Callable[..., tuple[list[float], str]]
@@ -55,12 +50,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def losses_in(home: Path, done: subprocess.CompletedProcess) -> tuple[list[float], str]:
-    """The losses, and what all ranks wrote."""
-    written = "".join(log.read_text(errors="replace") for log in sorted((home / "log").glob("workerlog.*")))
-    assert done.returncode == 0, (written + (done.stderr or ""))[-3000:]
-    rows = [json.loads(line) for line in (home / "trained" / "losses.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows], written + done.stdout
+def losses_in(home: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (home / "trained" / "losses.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
@@ -69,7 +60,10 @@ def train(home: Path, forked: Callable[..., subprocess.CompletedProcess]) -> Tra
 
     def run(device: str, n: int, options: str = "") -> tuple[list[float], str]:
         arguments = ["config.json", "--device", device, *options.split()]
-        return losses_in(home, forked("auto_trainer.py", *arguments, cwd=home, n=n, device=device))
+        done = forked("auto_trainer.py", *arguments, cwd=home, n=n, device=device)
+        written = "".join(log.read_text(errors="replace") for log in sorted((home / "log").glob("workerlog.*")))
+        assert done.returncode == 0, written[-3000:]
+        return losses_in(home), written
 
     return run
 
@@ -82,11 +76,8 @@ def test_two_processes_that_cut_the_matrices_have_the_losses_of_the_lesson(train
         assert f"rank {rank} of 2 holds [32, 16] of a query weight [32, 32], 22464 numbers" in written
 
 
-def test_one_process_as_a_reader_starts_it_has_the_losses_of_the_lesson(home):
-    variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1"}
-    variables.pop("PYTHONPATH", None)
-    command = [sys.executable, "auto_trainer.py", "config.json", "--device", "cpu"]
-    done = subprocess.run(command, cwd=home, env=variables, capture_output=True, text=True, timeout=SECONDS)
-    losses, _ = losses_in(home, done)
+def test_one_process_as_a_reader_starts_it_has_the_losses_of_the_lesson(home, as_a_reader):
+    as_a_reader(["python", "auto_trainer.py", "config.json", "--device", "cpu"], home)
+    losses = losses_in(home)
     assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
     assert losses[-1] < losses[0] / 50

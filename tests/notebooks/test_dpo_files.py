@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,6 @@ from xpulab.chapters.shared import take_home
 
 pytestmark = pytest.mark.notebooks
 
-SECONDS = 120
 PAIRS = 12
 """Pairs of one step, on all ranks together."""
 CONFIG = {
@@ -50,24 +46,14 @@ def written(tmp_path_factory):
     return folder
 
 
-def run(command, folder, **variables):
-    """Run a command in the folder, without this project's path; returns what it printed."""
-    bin_of_python = str(Path(sys.executable).parent)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = {**kept, "OMP_NUM_THREADS": "1", "PATH": f"{bin_of_python}:{kept['PATH']}", **variables}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
-
-
 def losses_in(folder):
     return [entry["loss"] for entry in json.loads((folder / "history.json").read_text())["training"]]
 
 
 @pytest.fixture(scope="module")
-def alone(written):
+def alone(written, as_a_reader):
     """What the launch file for one card printed, and the losses that it wrote."""
-    return run(["bash", "launch-1-card.sh"], written), losses_in(written / "trained")
+    return as_a_reader(["bash", "launch-1-card.sh"], written), losses_in(written / "trained")
 
 
 def test_one_process_begins_at_ln_2_and_learns(alone):
@@ -83,9 +69,9 @@ def test_one_process_saves_the_model_and_prints_answers(alone, written):
     assert list((written / "trained").glob("*.safetensors"))
 
 
-def test_two_ranks_on_simulated_cards_have_the_losses_of_one_process(alone, written):
+def test_two_ranks_on_simulated_cards_have_the_losses_of_one_process(alone, written, as_a_reader):
     cards = {**sim.environment(2), "PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": "sim"}
     launch = [sys.executable, "-m", "paddle.distributed.launch", "--devices", "0,1", "--log_dir", "logs"]
     given = ["--device", "sim", "--output_dir", "on-two", "--per_device_train_batch_size", str(PAIRS // 2)]
-    run([*launch, "dpo.py", "config.json", *given], written, **cards)
+    as_a_reader([*launch, "dpo.py", "config.json", *given], written, **cards)
     assert losses_in(written / "on-two") == pytest.approx(alone[1], rel=1e-5)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,25 +16,17 @@ pytestmark = pytest.mark.notebooks
 
 SCRIPT = files.DATA / "take_home" / "export.py"
 CONFIG = {"model": str(files.DATA / "models" / "tiny-qwen2-sft"), "path": "served/model", "device": "cpu", "at_most": 24}
-SECONDS = 200
-"""A run takes 10 s on an idle core, most of it to import PaddleNLP."""
+EXPORT = ("python", SCRIPT, "config.json")
 
-
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in the folder, without xpulab on the path."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, str(SCRIPT), "config.json", *arguments]
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS)
+Reader = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, as_a_reader: Reader) -> Path:
     """A folder with the config and the exported model."""
     folder = tmp_path_factory.mktemp("export")
     (folder / "config.json").write_text(json.dumps(CONFIG))
-    done = run(folder)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    as_a_reader(EXPORT, folder)
     return folder
 
 
@@ -44,10 +35,8 @@ def test_the_config_is_the_one_of_the_notebook():
     assert [name for name in CONFIG if f'\\"{name}\\"' not in text] == []
 
 
-def test_it_answers_as_the_model_does(home: Path):
-    done = run(home, "--ask", "What is a rank?")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "One process of a distributed job."
+def test_it_answers_as_the_model_does(home: Path, as_a_reader: Reader):
+    assert "One process of a distributed job." in as_a_reader([*EXPORT, "--ask", "What is a rank?"], home).splitlines()
 
 
 def test_sha256sum_verifies_the_files(home: Path):
@@ -57,10 +46,9 @@ def test_sha256sum_verifies_the_files(home: Path):
     assert (done.returncode, done.stdout) == (0, "model.json: OK\nmodel.pdiparams: OK\n")
 
 
-def test_changed_weights_are_not_served(home: Path, tmp_path: Path):
+def test_changed_weights_are_not_served(home: Path, tmp_path: Path, as_a_reader: Reader):
     shutil.copytree(home, tmp_path / "copy")
     weights = tmp_path / "copy" / "served" / "model.pdiparams"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x40")
-    done = run(tmp_path / "copy", "--ask", "What is a rank?")
-    assert done.returncode == 1
-    assert "a file has changed since the export" in done.stderr
+    said = as_a_reader([*EXPORT, "--ask", "What is a rank?"], tmp_path / "copy", succeeds=False)
+    assert "a file has changed since the export" in said

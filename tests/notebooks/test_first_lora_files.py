@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pytest
 
 from xpulab import files
 from xpulab.chapters.shared import take_home
-from xpulab.ranks.environment import before_launch
 
 pytestmark = pytest.mark.notebooks
 
@@ -32,8 +28,6 @@ CONFIG = {
     "dtype": "float32",
     "seed": 0,
 }
-SECONDS = 200
-"""A run takes 10 s on an idle core, most of it to import PaddleNLP."""
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +46,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(home: Path, *command: str) -> None:
-    """Run Python with these arguments, without xpulab on the path."""
-    environment = {name: value for name, value in before_launch(os.environ).items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-
-
 @pytest.fixture(scope="module")
-def losses(home: Path) -> list[float]:
+def losses(home: Path, as_a_reader: Callable[..., str]) -> list[float]:
     """Those of a run in one process."""
-    run(home, "first_lora.py", "config.json")
+    as_a_reader(["python", "first_lora.py", "config.json"], home)
     return json.loads((home / "losses.json").read_text())
 
 

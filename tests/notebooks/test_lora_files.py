@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import shutil
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 
 from xpulab import files, sim
 from xpulab.chapters.shared import take_home
-from xpulab.ranks.environment import before_launch
 
 pytestmark = pytest.mark.notebooks
 
@@ -40,8 +38,6 @@ CONFIG = {
     "disable_tqdm": True,
 }
 """As the chapter writes it at level quick."""
-SECONDS = 200
-"""A run takes 10 s on an idle core, most of it to import PaddleNLP."""
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +51,11 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-def run(home: Path, *command: str, **variables: str) -> list[float]:
-    """The losses of a run of Python with these arguments, without xpulab on the path."""
-    environment = {name: value for name, value in before_launch(os.environ).items() if name != "PYTHONPATH"} | variables
-    done = subprocess.run(
-        [sys.executable, *command], cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    output = command[command.index("--output_dir") + 1]
-    return json.loads((home / output / "losses.json").read_text())
-
-
 @pytest.fixture(scope="module")
-def losses(home: Path) -> list[float]:
+def losses(home: Path, as_a_reader: Callable[..., str]) -> list[float]:
     """Those of a run in one process, which also writes the merged model."""
-    return run(home, "lora.py", "config.json", "--output_dir", "adapter", "--merge_to", "merged")
+    as_a_reader(["python", "lora.py", "config.json", "--output_dir", "adapter", "--merge_to", "merged"], home)
+    return json.loads((home / "adapter" / "losses.json").read_text())
 
 
 def test_the_merged_model_needs_no_lora_and_answers_every_question(home: Path, losses: list[float]):
@@ -82,10 +68,11 @@ def test_the_merged_model_needs_no_lora_and_answers_every_question(home: Path, l
     assert answers == [row["answer"] for row in rows]
 
 
-def test_two_simulated_cards_take_the_steps_of_one_process(home: Path, losses: list[float]):
-    launch = ["-m", "paddle.distributed.launch", "--devices", "0,1", "--log_dir", "logs", "lora.py", "config.json"]
+def test_two_simulated_cards_take_the_steps_of_one_process(home: Path, losses: list[float], as_a_reader: Callable[..., str]):
+    launch = ["python", "-m", "paddle.distributed.launch", "--devices", "0,1", "--log_dir", "logs", "lora.py", "config.json"]
     half = ["--device", "sim", "--output_dir", "sim", "--max_steps", "6", "--per_device_train_batch_size", str(BATCH // 2)]
-    both = run(home, *launch, *half, **sim.environment(2))
+    as_a_reader([*launch, *half], home, **sim.environment(2))
+    both = json.loads((home / "sim" / "losses.json").read_text())
     assert np.isfinite(both).all()
     assert both[-1] < both[0] - 1.0
     assert both[0] == pytest.approx(losses[0], rel=0.05)  # the mean of two halves, which differ in their number of tokens

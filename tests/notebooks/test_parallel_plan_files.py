@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +18,6 @@ from xpulab.ranks import environment
 pytestmark = [pytest.mark.notebooks, pytest.mark.usefixtures("in_fork_server")]
 
 SCRIPT = take_home.script_path("parallel")
-SECONDS = 200
-"""For the run as a reader starts it, on a busy machine; it takes about 10 s on an idle one."""
 
 Train = Callable[..., list[float]]
 Forked = Callable[..., subprocess.CompletedProcess]
@@ -60,9 +56,8 @@ def write_config(folder: Path, text: Path, device: str, **options: object) -> st
     return "config.json"
 
 
-def losses_in(folder: Path, done: subprocess.CompletedProcess) -> list[float]:
+def losses_in(folder: Path) -> list[float]:
     written = folder / "out" / "losses.jsonl"
-    assert done.returncode == 0 and written.exists(), done.stdout[-2000:] + (done.stderr or "")[-2000:]
     losses = [json.loads(line)["loss"] for line in written.read_text(encoding="utf-8").splitlines()]
     assert len(losses) == 3, "each rank has trained alone"
     return losses
@@ -75,7 +70,8 @@ def train(forked: Forked, text: Path, tmp_path_factory: pytest.TempPathFactory) 
     def losses(device: str, n: int, **options: object) -> list[float]:
         folder = tmp_path_factory.mktemp("trained")
         done = forked(SCRIPT, write_config(folder, text, device, **options), cwd=folder, n=n, device=device)
-        return losses_in(folder, done)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return losses_in(folder)
 
     return losses
 
@@ -88,7 +84,8 @@ def data_parallel(train: Train) -> list[float]:
 
 def test_one_process_learns_and_saves_the_model(forked: Forked, text: Path, tmp_path: Path):
     done = forked(SCRIPT, write_config(tmp_path, text, "cpu", save_strategy="steps"), cwd=tmp_path)
-    losses = losses_in(tmp_path, done)
+    assert done.returncode == 0, done.stdout[-3000:]
+    losses = losses_in(tmp_path)
 
     assert len(losses) == 3 and all(map(math.isfinite, losses))
     assert losses[-1] < losses[0]
@@ -97,21 +94,22 @@ def test_one_process_learns_and_saves_the_model(forked: Forked, text: Path, tmp_
 
 
 def test_as_a_reader_starts_it_a_sharded_optimizer_makes_the_steps_of_data_parallelism(
-    text: Path, tmp_path: Path, data_parallel: list[float]
+    text: Path, tmp_path: Path, data_parallel: list[float], as_a_reader: Callable[..., str]
 ):
     config = write_config(tmp_path, text, "cpu", sharding="stage1", sharding_parallel_degree=2)
-    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo", "--host", environment.HOST]
-    variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": environment.range_of_ports()}
-    variables.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [sys.executable, *launch, str(SCRIPT), config],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert losses_in(tmp_path, done) == pytest.approx(data_parallel, rel=1e-4)
+    launch = [
+        "python",
+        "-m",
+        "paddle.distributed.launch",
+        "--nproc_per_node",
+        "2",
+        "--backend",
+        "gloo",
+        "--host",
+        environment.HOST,
+    ]
+    as_a_reader([*launch, SCRIPT, config], tmp_path, PORT_RANGE=environment.range_of_ports())
+    assert losses_in(tmp_path) == pytest.approx(data_parallel, rel=1e-4)
 
 
 def test_tensor_parallelism_makes_the_steps_of_a_pipeline_on_two_simulated_cards(train: Train):

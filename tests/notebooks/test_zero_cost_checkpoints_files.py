@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -14,19 +12,6 @@ from xpulab import files
 pytestmark = pytest.mark.notebooks
 
 SCRIPT = files.DATA / "take_home" / "zero_cost_saver.py"
-SECONDS = 60
-"""For one training of twelve steps; it takes 3 s on an idle machine."""
-
-
-def cold(folder):
-    """As `losses`, but as a reader runs the script."""
-    unwanted = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, str(SCRIPT), "--output_dir", str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return losses_in(done.stdout)
 
 
 @pytest.fixture
@@ -48,8 +33,8 @@ def losses_in(printed):
     return {int(step): float(loss) for step, loss in re.findall(r"step (\d+), loss (\S+)", printed)}
 
 
-def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(losses, tmp_path):
-    uninterrupted = cold(tmp_path / "a")
+def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(losses, tmp_path, as_a_reader):
+    uninterrupted = losses_in(as_a_reader(["python", SCRIPT, "--output_dir", "a"], tmp_path))
     first = losses(tmp_path / "b", "--max_steps", "9")
     newest = tmp_path / "b" / "step-8" / "state.safetensors"
     os.truncate(newest, newest.stat().st_size // 2)  # as after a kill

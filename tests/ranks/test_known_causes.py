@@ -9,7 +9,7 @@ MISSING = "ImportError: cannot import name 'download' from 'aistudio_sdk.hub'"
 
 
 def report(rank, outcome="raised", detail="", printed=""):
-    return RankReport(rank, outcome, "it failed", detail, "", 1.0, printed)
+    return RankReport(rank, outcome, "it failed", detail, "", printed)
 
 
 def test_what_a_rank_printed_or_raised_is_explained_the_root_cause_first():

@@ -39,7 +39,7 @@ def installed(monkeypatch):
     """The versions that are installed in the test, by package."""
     versions = {"numpy": "1.26.4", "paddlepaddle-xpu": "3.3.1"}
 
-    def distributions(name, path):
+    def distributions(name):
         return [SimpleNamespace(version=versions[name])] if name in versions else []
 
     monkeypatch.setattr(environments, "distributions", distributions)
@@ -67,7 +67,7 @@ WRONG = {
     "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
     "an unknown cause": (ENTRY + "  cause: magic\n", "line 8: 'magic' is not one of"),
-    "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
+    "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' does not match"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
 

@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from xpulab.records.origin import node_name
+from xpulab.records.origin import VARIABLES, node_name
 
 
 @pytest.mark.parametrize(
@@ -18,5 +18,7 @@ from xpulab.records.origin import node_name
         ({}, platform.node()),
     ],
 )
-def test_the_name_is_the_schedulers_else_the_hosts(environ, name):
-    assert node_name(environ) == name
+def test_the_name_is_the_schedulers_else_the_hosts(environ, name, monkeypatch):
+    for variable in VARIABLES:
+        monkeypatch.setenv(variable, environ.get(variable, ""))
+    assert node_name() == name

@@ -28,7 +28,7 @@ def listed(tmp_path, monkeypatch):
     def write(text):
         path.write_text(text, encoding="utf-8")
         entries = load(path)
-        monkeypatch.setattr(refusals, "_listed", lambda _: entries)
+        monkeypatch.setattr(refusals, "_listed", lambda: entries)
         refusal.cache_clear()
         return path
 
@@ -64,9 +64,9 @@ def test_an_entry_for_a_processor_without_a_feature_is_declared_there_only(liste
 
 def test_a_skip_says_where_nobody_has_seen_what_is_declared(listed):
     listed(ENTRY)
-    assert load()[0] and "never seen" not in refusals._listed(load)[0].format_reason()
+    assert load()[0] and "never seen" not in refusals._listed()[0].format_reason()
     listed(ENTRY.replace("[cpu]", "[cpu, gpu, xpu]") + "  unseen: [gpu, xpu]\n")
-    assert "its documentation; never seen on gpu, xpu" in refusals._listed(load)[0].format_reason()
+    assert "its documentation; never seen on gpu, xpu" in refusals._listed()[0].format_reason()
 
 
 def test_the_entry_that_a_red_row_prints_is_one_that_declares_it(listed):

@@ -54,14 +54,13 @@ def test_norms_over_two_axes(is_centered):
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("is_of_neighbours", [True, False])
-def test_a_rotation_keeps_lengths_and_is_undone_by_the_opposite_angle(is_of_neighbours):
+def test_a_rotation_keeps_lengths_and_is_undone_by_the_opposite_angle():
     heads, angles = RNG.standard_normal((2, 5, 3, 8)), np.outer(np.arange(5), RNG.random(4))
-    whole = np.repeat(angles, 2, axis=1) if is_of_neighbours else np.tile(angles, 2)
+    whole = np.tile(angles, 2)
     cosine, sine = np.cos(whole)[:, None], np.sin(whole)[:, None]
-    turned = operators.rotated(heads, cosine, sine, is_of_neighbours)
+    turned = operators.rotated(heads, cosine, sine)
     np.testing.assert_allclose(np.linalg.norm(turned, axis=-1), np.linalg.norm(heads, axis=-1))
-    np.testing.assert_allclose(operators.rotated(turned, cosine, -sine, is_of_neighbours), heads, atol=1e-12)
+    np.testing.assert_allclose(operators.rotated(turned, cosine, -sine), heads, atol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------------- the bound

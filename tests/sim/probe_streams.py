@@ -5,6 +5,7 @@ import os
 import time
 
 import paddle
+from counted import counters
 
 from xpulab import sim
 
@@ -39,7 +40,7 @@ def threads():
 def has_struck():
     """Waits until a fault has come up, so that it does not strike what comes next."""
     deadline = time.monotonic() + 60
-    while sim.counters(0).faults == 0 and time.monotonic() < deadline:
+    while counters(0).faults == 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 

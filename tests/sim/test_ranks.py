@@ -6,6 +6,7 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
+from tests.sim.counted import counters
 from xpulab import ranks, sim
 from xpulab.sim.limits import DROP_EXIT_CODE
 
@@ -31,7 +32,7 @@ def added(text):
         saw = value.tolist()
     except (RuntimeError, OSError, ValueError) as error:
         saw = f"{type(error).__name__}: {error}"
-    return saw, sim.counters(rank).faults
+    return saw, counters(rank).faults
 
 
 def run(fault):

@@ -150,7 +150,7 @@ class Grid:
         for _ in case.changed:
             for axis in reduced.changed:
                 labels = {name: reduced.labels[name] for name in reduced.changed if name != axis}
-                smaller = {name: labels.get(name, next(iter(values))) for name, values in self.axes.items()}
+                smaller = self._whole(labels)
                 if not self._excluded(smaller) and is_red(candidate := self._case(smaller, case.seed)):
                     reduced = candidate
                     break

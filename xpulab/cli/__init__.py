@@ -6,7 +6,6 @@ from xpulab.cli.console import ending
 with ending(Exception):  # what cannot be imported is no verdict either
     from xpulab.cli import run as run
     from xpulab.cli import gate as gate
-    from xpulab.cli import cards as cards
     from xpulab.cli import doctor as doctor
     from xpulab.cli import host as host
     from xpulab.cli import bundle as bundle

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from xpulab import __version__, messages
-from xpulab.cli.console import begin, ending, undelivered
+from xpulab.cli.console import INTERRUPTED, NO_VERDICT, begin, ending, undelivered
 from xpulab.errors import InputError
 from xpulab.messages import plain
 
@@ -42,10 +42,19 @@ def _options(
 
 
 def main() -> None:
-    """The entry point of the command line."""
+    """The command line: a command that cannot be understood ends with one line, which names the one that explains it."""
     with ending(Exception):
         begin()
-        app()
+        try:
+            code = app(prog_name="xpulab", standalone_mode=False)
+        except typer.TyperException as error:
+            if not (wrong := " ".join(error.format_message().split()).rstrip(".")):  # the help was shown
+                raise SystemExit(NO_VERDICT) from None
+            asked = getattr(error, "ctx", None)
+            raise InputError(f"{wrong}; see {asked.command_path if asked else 'xpulab'} --help") from None
+        if code == INTERRUPTED:  # before a command began
+            raise KeyboardInterrupt
+    raise SystemExit(code)
 
 
 class _Plain:
@@ -61,7 +70,7 @@ class _Plain:
         return getattr(self._stream, name)
 
 
-_JUDGE = ("run", "gate", "cards", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
+_JUDGE = ("run", "gate", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
 _GROUPS = {
     "To judge machines": _JUDGE,
     "To learn": ("lab", "exercise", "model"),

@@ -31,10 +31,11 @@ def compare(
     from xpulab.fleet.runs import read_runs
 
     read, unreadable = read_runs(runs)
-    if len(read) + len(unreadable) < 2:
-        raise InputError(f"{runs[0]}: one run; name two or more, or a folder that holds several")
-    if not read or (len(read) + len(unreadable) == 2 and unreadable):
+    number = len(read) + len(unreadable)
+    if unreadable and (number <= 2 or not read):
         raise InputError(unreadable[0].reason)
-    comparison = compare_two(*read) if len(read) + len(unreadable) == 2 else compare_machines(read, unreadable)
+    if number < 2:
+        raise InputError(f"{runs[0]}: one run; name two or more, or a folder that holds several")
+    comparison = compare_two(*read) if number == 2 else compare_machines(read, unreadable)
     print(json.dumps(to_json(comparison), indent=2) if as_json else format_comparison(comparison))
     raise typer.Exit(1 if comparison.findings else 0)

@@ -41,9 +41,9 @@ def gate(
 
     try:
         answer = ask(folder, max_age, require)
-    except InputError as error:
+    except (InputError, OSError, MemoryError) as error:
         if not (reason or as_json):
             raise
-        answer = Answer("unknown", f"xpulab: unknown, {error}")
+        answer = Answer("unknown", f"xpulab: unknown, {error or 'there is too little memory'}")
     print(json.dumps(answer.to_json(), indent=2) if as_json else answer.reason if reason else answer.line)
     raise typer.Exit(answer.code)

@@ -36,10 +36,8 @@ def selftest(
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: three for two cores.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
-    others = {"--fault": names, "--list": show_list, "--json": as_json, "--as": rehearsed}
     if run is not None:
-        if given := next((option for option, value in others.items() if value), None):
-            raise InputError(N_("{option} has no effect on the faults of a run; leave it out", option=given))
+        chosen.alone("RUN", **{"fault": names, "list": show_list, "json": as_json, "as": rehearsed})
         raise typer.Exit(_prove(run, sample or 6, jobs))
     if sample is not None:
         raise InputError(N_("--sample needs the folder of a run: xpulab selftest RUN --sample {sample}", sample=sample))

@@ -41,7 +41,6 @@ class Card:
     memory_total_mib, memory_used_mib: MiB (the KL1/KL2 tool and `-m` call the same numbers MB)
     temperature_c: degrees Celsius
     power_w: W
-    utilisation_percent: 0 to 100
     firmware: KL3 the SBL version, "1.48"; KL1 and KL2 the three-part version, "0001.0002.0022"
     state: "error" of a card that does not answer, or whose memory cannot be repaired; "requires reset"; None of any other
     uncorrectable_errors: of its memory since the driver was loaded, by ECC. uncorrectable_ever: those of its life
@@ -58,7 +57,6 @@ class Card:
     memory_used_mib: int | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    utilisation_percent: float | None = None
     firmware: str | None = None
     state: str | None = None
     uncorrectable_errors: int | None = None
@@ -100,7 +98,7 @@ class Reading:
 def card_of(values: Mapping[str, str], order: int) -> Card:
     """The card that a tool shows with these values, as printed, by the names of Card or those of _health_of.
 
-    Others: total, used and memory ("2112MiB / 98304") are of its memory, use is in percent, address is on the bus.
+    Others: total, used and memory ("2112MiB / 98304") are of its memory, address is on the bus.
     order: its place in the output, which is its index where none is shown.
     """
     index, model = number_in(values.get("index")), values.get("model", "unknown")
@@ -117,7 +115,6 @@ def card_of(values: Mapping[str, str], order: int) -> Card:
         memory_used_mib=_whole(values.get("used", used)),
         temperature_c=number_in(values.get("temperature_c")),
         power_w=number_in(values.get("power_w")),
-        utilisation_percent=number_in(values.get("use")),
         firmware=third[1] if third else firmware or None,
         **_health_of(values),
     )

@@ -83,14 +83,8 @@ class Detection:
     def unknown_cards(self) -> tuple[str, ...]:
         """The Kunlun cards of a generation that this suite does not know, by their ids on the bus and their models."""
         on_bus = [str(card) for card in self.kunlun_pci if card.generation is None]
-        return (
-            *on_bus,
-            *(
-                N_("card {index}, {model}", index=card.index, model=card.model)
-                for card in self.xpu_smi.cards
-                if card.generation is None
-            ),
-        )
+        of_tool = [card for card in self.xpu_smi.cards if card.generation is None]
+        return (*on_bus, *(N_("card {index}, {model}", index=card.index, model=card.model) for card in of_tool))
 
 
 def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
@@ -101,8 +95,8 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     anything of NVIDIA is seen. Takes milliseconds on a machine without cards and tools. root: None is system.system_root().
     """
     root = system.system_root() if root is None else root
-    kunlun_pci, nvidia_pci, nodes = system.kunlun_cards(root), system.nvidia_cards(root), system.card_nodes(root)
-    nvidia_nodes, nvidia_driver = system.nvidia_nodes(root), system.nvidia_driver_is_loaded(root)
+    kunlun_pci, nvidia_pci, nodes = system.kunlun_cards(root), system.nvidia_cards(root), system.numbered_nodes(root, "xpu")
+    nvidia_nodes, nvidia_driver = system.numbered_nodes(root, "nvidia"), system.nvidia_driver_is_loaded(root)
     nvidia_tool = shutil.which("nvidia-smi")
     xpu_smi = read_xpu_smi(timeout)
     nvml = Reading("NVML", (), "missing", N_("not asked: nothing of NVIDIA is here"))

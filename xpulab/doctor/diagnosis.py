@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -27,8 +27,9 @@ from xpulab.doctor.versions import VersionRow, version_rows
 from xpulab.messages import N_
 from xpulab.records.environments import installed_frameworks
 
+STRIDES = "FLAGS_use_stride_kernel"
 WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
-"""Values of FLAGS_use_stride_kernel, in lower case, with which views are copies: what gflags reads as false."""
+"""The variable, and its values, in lower case, with which views are copies: what gflags reads as false."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
 _SHOWN_CHARACTERS = 200
 
@@ -72,47 +73,37 @@ def diagnose(
     device: str = "auto",
     paddle: PaddleFacts | None = None,
     detection: Detection | None = None,
-    environ: Mapping[str, str] = os.environ,
-    root: Path | None = None,
-    search_path: Sequence[str] | None = None,
     probed: Probe | None = None,
 ) -> Diagnosis:
     """Examines everything that matters for device ("auto", "xpu", "gpu", "cpu" or "sim").
 
     paddle: the result of paddle_facts(), to compare its number of cards with the others; None leaves Paddle out
     detection: an earlier one of this machine; None detects again
-    root: stands for "/"; None is system.system_root()
-    search_path: folders in which distributions are looked up; None is sys.path
     probed: the result of probe(), which has Paddle's facts too; None leaves imports and computations out
     Raises InputError when the named device is not available.
     """
-    root = system.system_root(environ) if root is None else root
+    root = system.system_root()
     detection = detection or detect(root)
     paddle = probed.facts if probed else paddle
-    hardware = [*_kunlun_hardware(detection, root), *_meant(device, detection, environ, search_path)]
+    hardware = [*_kunlun_hardware(detection, root), *_meant(device, detection)]
     if device in ("cpu", "gpu", SIMULATED):
         # A user who names another device knows about the cards; `auto` must never skip a defective one silently.
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
     require(device, detection)
-    findings = [
-        Finding(
-            "device",
-            "ok",
-            N_("diagnosed for {device}; this machine has {available}", device=device, available=", ".join(detection.available)),
-        )
-    ]
-    findings += hardware
+    available = ", ".join(detection.available)
+    seen = N_("diagnosed for {device}; this machine has {available}", device=device, available=available)
+    findings = [Finding("device", "ok", seen), *hardware]
     if device in ("xpu", "gpu"):
         reading = of_device(device, detection)[1]
         findings += [vendor_tool(reading, detection.in_container), *health(reading.cards)]
-        findings.append(_card_counts(device, detection, paddle, environ))
-    findings += installation(device, paddle, probed, search_path)
-    findings += _environment(device, environ)
+        findings.append(_card_counts(device, detection, paddle))
+    findings += installation(device, paddle, probed)
+    findings += _environment(device)
     return Diagnosis(
         device=device,
         findings=tuple(findings),
-        versions=version_rows(device, detection.xpu_smi, search_path),
+        versions=version_rows(device, detection.xpu_smi),
         detection=detection,
         paddle=paddle,
     )
@@ -131,17 +122,15 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     yield from card_state(detection, root)
 
 
-def _meant(
-    device: str, detection: Detection, environ: Mapping[str, str], search_path: Sequence[str] | None
-) -> Iterator[Finding]:
+def _meant(device: str, detection: Detection) -> Iterator[Finding]:
     """The accelerator that this machine is meant to have and lacks, where no other finding says it."""
-    expect = meant.expected(environ)
+    expect = meant.expected()
     try:
         if device in ("xpu", "gpu"):
             if device in detection.available and expect is not None:
                 meant.require_cards(device, detection, expect)
         else:
-            meant.auto(detection, installed_frameworks(search_path), expect)
+            meant.auto(detection, installed_frameworks(), expect)
     except meant.AcceleratorLost as error:
         lost = error.lost
         counted = lost.id == "too-few" and expect is None  # "card-count" says it
@@ -166,22 +155,16 @@ def card_state(detection: Detection, root: Path) -> Iterator[Finding]:
     shown = (*detection.xpu_smi.cards, *detection.nvml.cards)
     states = system.card_states(root) if detection.nodes else {}
     states = {**{card.index: card.state.upper() for card in shown if card.state}, **states}
-    unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
+    unhealthy = sorted((index, state) for index, state in states.items() if state not in HEALTHY_STATES)
     if unhealthy:
-        seen = ", ".join(
-            N_("card {index} is in state {state}", index=index, state=state or "?")
-            for index, state in sorted(unhealthy.items())
-        )
-        is_bad = any(
-            re.search("ERROR|RESET", state) for state in unhealthy.values()
-        )  # another word may be that of a new driver
-        yield known_finding(
-            "card-error", "wrong" if is_bad else "unknown", seen, "card-error" if is_bad else "vendor-tool-unread"
-        )
+        seen = ", ".join(N_("card {index} is in state {state}", index=index, state=state or "?") for index, state in unhealthy)
+        if any(re.search("ERROR|RESET", state) for _, state in unhealthy):
+            yield known_finding("card-error", "wrong", seen, "card-error")
+        else:  # another word may be that of a new driver
+            yield known_finding("card-error", "unknown", seen, "vendor-tool-unread")
     elif states:
-        seen = N_(
-            "{states} in state {value}", states=format_card_count(len(states)), value=" or ".join(sorted({*states.values()}))
-        )
+        value = " or ".join(sorted({*states.values()}))
+        seen = N_("{states} in state {value}", states=format_card_count(len(states)), value=value)
         yield Finding("card-error", "ok", seen)
 
 
@@ -232,7 +215,7 @@ def health(cards: Sequence[Card]) -> Iterator[Finding]:
         yield known_finding("temperature", "warn", N_("slowed down by their temperature: cards {hot}", hot=hot), "temperature")
 
 
-def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str]) -> Finding:
+def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None) -> Finding:
     """PCI bus, device nodes, the vendor's tool and Paddle must show the same number of cards.
 
     What hides cards is no error: Paddle must see those that are left, and any other difference is a warning. The bus does not
@@ -250,8 +233,8 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, 
         counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards
 
     seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
-    limits = meant.limits_of(device, detection, environ)
-    visible, there = meant.visible_cards(device, detection, environ)
+    limits = meant.limits_of(device, detection)
+    visible, there = meant.visible_cards(device, detection)
     if limits and 0 < visible <= counts.get("Paddle", 0) <= there:
         seen = N_("{visible} of {there} visible: {limits}", visible=counts["Paddle"], there=there, limits=", ".join(limits))
         return Finding("card-count", "ok", seen)
@@ -264,21 +247,21 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, 
     return known_finding("card-count", "wrong", N_("cards by {seen}", seen=seen), "card-count")
 
 
-def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _environment(device: str) -> Iterator[Finding]:
     if device == "xpu":
-        mode = matmul_mode(environ)["float32"]
+        mode = matmul_mode()["float32"]
         exact = mode == "FLOAT"
         remedy = None if exact else by_id("matmul-precision").remedy
         seen = N_("expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)", mode=mode)
         yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
-    strides = environ.get("FLAGS_use_stride_kernel", "1")
+    strides = os.environ.get(STRIDES, "1")
     if strides.lower() in WITHOUT_STRIDES:
         seen = N_(
             "FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged",
             strides=strides,
         )
         yield known_finding("stride-kernel", "warn", seen, "stride-kernel")
-    still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
+    still_set = [name for name in LAUNCHER_VARIABLES if name in os.environ]
     if still_set:
         seen = N_("variables of a cluster's launcher are set: {still_set}", still_set=", ".join(still_set))
         yield known_finding("launcher-variables", "warn", seen, "launcher-variables")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,7 +55,6 @@ class HostRequest:
     expect: how many there must be; None leaves it to XPULAB_EXPECT, else to what the PCI bus shows.
     model: what the model of each must contain, lower-case letters and digits only: "p800"; "" for any.
     beside_jobs: whether jobs run meanwhile: what they hold of cards and shared memory is no finding.
-    environ, root: variables, and "/" except in tests.
     """
 
     checkpoints: Path = Path(".")
@@ -63,8 +62,6 @@ class HostRequest:
     expect: meant.Expected | None = None
     model: str = ""
     beside_jobs: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    root: Path = field(default_factory=system.system_root)
 
 
 @dataclass(frozen=True)
@@ -102,13 +99,15 @@ def examine(request: HostRequest) -> HostReport:
 
     Raises InputError when XPULAB_EXPECT is no number of cards.
     """
-    root, detection = request.root, detect(request.root, TOOL_SECONDS)
-    findings = [*_limits(root), _shared_memory(request, len(detection.kunlun_pci) + len(detection.nvidia_pci))]
+    root = system.system_root()
+    detection = detect(root, TOOL_SECONDS)
+    cards = len(detection.kunlun_pci) + len(detection.nvidia_pci)
+    findings = [*_limits(root), _shared_memory(root, request.beside_jobs, cards)]
     findings.append(_disk(request.checkpoints))
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
-    findings += [*_cards(request, detection), *_interfaces(request.environ, root)]
-    return HostReport(node_name(request.environ), system.boot_id(root), tuple(findings))
+    findings += [*_cards(request, detection, root), *_interfaces(root)]
+    return HostReport(node_name(), system.boot_id(), tuple(findings))
 
 
 def format_reason(report: HostReport) -> str:
@@ -148,13 +147,13 @@ def _limit(text: str, name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _shared_memory(request: HostRequest, cards: int) -> Finding:
+def _shared_memory(root: Path, is_beside_jobs: bool, cards: int) -> Finding:
     """Its free space, by statvfs(2); beside jobs, which may hold some of it, its size."""
     try:
-        usage = shutil.disk_usage(request.root / "dev/shm")
+        usage = shutil.disk_usage(root / "dev/shm")
     except OSError:
         return _judged("shared-memory", "wrong", N_("/dev/shm is not mounted"))
-    room, needed = usage.total if request.beside_jobs else usage.free, SHARED_MEMORY_OF_A_CARD * max(1, cards)
+    room, needed = usage.total if is_beside_jobs else usage.free, SHARED_MEMORY_OF_A_CARD * max(1, cards)
     seen = N_(
         "/dev/shm has {free} GiB free of {size}; workers of data loaders need about {needed} GiB for {value} cards",
         free=f"{usage.free / GIB:.3g}",
@@ -208,9 +207,9 @@ def _held(folder: Path) -> list[str]:
     return sorted(filter(DEVICE_NODE.fullmatch, names))
 
 
-def _cards(request: HostRequest, detection: Detection) -> Iterator[Finding]:
+def _cards(request: HostRequest, detection: Detection, root: Path) -> Iterator[Finding]:
     """Whether the cards are there that must be, and are what they must be; and what their driver and tools say of them."""
-    expect = request.expect or meant.expected(request.environ)
+    expect = request.expect or meant.expected()
     try:
         if request.device == "auto":
             meant.auto(detection, (), expect)
@@ -226,7 +225,7 @@ def _cards(request: HostRequest, detection: Detection) -> Iterator[Finding]:
     if other := sorted({card.model for read in readings for card in read.cards if request.model not in _plain(card.model)}):
         yield _judged("model", "wrong", N_("{other}, not {model}", other=", ".join(other), model=request.model))
     if devices:
-        yield from card_state(detection, request.root)
+        yield from card_state(detection, root)
     for reading in readings:
         yield vendor_tool(reading, detection.in_container)
         yield from health(reading.cards)
@@ -236,12 +235,12 @@ def _plain(model: str) -> str:
     return re.sub("[^a-z0-9]", "", model.lower())
 
 
-def _interfaces(environ: Mapping[str, str], root: Path) -> Iterator[Finding]:
+def _interfaces(root: Path) -> Iterator[Finding]:
     """Whether the network interfaces that variables name are up; no finding where none is named.
 
     Loopback and tunnels have the state "unknown". Source: operstates.rst of Linux.
     """
-    named = {name: environ[name] for name in INTERFACES if environ.get(name)}
+    named = {name: os.environ[name] for name in INTERFACES if os.environ.get(name)}
     states = {folder.name: read_text(folder / "operstate") for folder in (root / "sys/class/net").glob("*")}
     up = sorted(name for name, state in states.items() if state in ("up", "unknown"))
     lacking = [f"{name}={value!r}" for name, value in named.items() if not _are_up(value, up, name == BY_PREFIX)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from xpulab.devices import wheel_device
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.paddle_facts import PaddleFacts
-from xpulab.doctor.probe import IMPORT_PADDLE, IMPORT_PADDLENLP, Probe, Step
+from xpulab.doctor.probe import Probe, Step
 from xpulab.doctor.remedies import match
 from xpulab.doctor.versions import SeveralFrameworks, framework_row, require_one_framework
 from xpulab.messages import N_
@@ -16,22 +16,20 @@ _FAILED_STEPS = {"crashed": "import-crashed", "hung": "import-hung"}
 _FAILED_CARDS = {"raised": "card-computation", "crashed": "card-computation", "hung": "card-hung"}
 
 
-def installation(
-    device: str, paddle: PaddleFacts | None, probed: Probe | None, search_path: Sequence[str] | None
-) -> Iterator[Finding]:
+def installation(device: str, paddle: PaddleFacts | None, probed: Probe | None) -> Iterator[Finding]:
     """The findings, in the order in which to fix them.
 
     paddle: its facts; None when nothing was imported. probed: all steps; None when only facts are known.
     """
     try:
-        require_one_framework(device, search_path)
+        require_one_framework(device)
     except SeveralFrameworks as error:  # their files are each other's
         yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
     if probed is not None:
-        yield _import(device, "paddle", probed.step(IMPORT_PADDLE), probed.facts)
+        yield _import(device, "paddle", probed.paddle)
         yield from _cards(device, probed.cards)
-        if probed.facts.error is None:
-            yield _import(device, "paddlenlp", probed.step(IMPORT_PADDLENLP), None)
+        if probed.paddlenlp is not None:
+            yield _import(device, "paddlenlp", probed.paddlenlp)
     elif paddle is not None:
         yield _paddle(device, paddle)
 
@@ -42,15 +40,13 @@ def failed_import(device: str, name: str, step: Step) -> Finding:
     return known_finding(name, "wrong", _format_failed(f"import {name}", step), row, device)
 
 
-def _import(device: str, name: str, step: Step, facts: PaddleFacts | None) -> Finding:
+def _import(device: str, name: str, step: Step) -> Finding:
     """What an import did; of Paddle also whether it is built for the device."""
     if step.outcome != "ok":
         return failed_import(device, name, step)
-    return (
-        _paddle(device, facts)
-        if facts
-        else Finding(name, "ok", N_("import {name} works ({detail})", name=name, detail=step.detail))
-    )
+    if step.facts is not None:
+        return _paddle(device, step.facts)
+    return Finding(name, "ok", N_("import {name} works ({detail})", name=name, detail=step.detail))
 
 
 def _paddle(device: str, paddle: PaddleFacts) -> Finding:
@@ -89,8 +85,6 @@ def _format_failed(what: str, step: Step) -> str:
     """The step that did not work, as a sentence with this beginning."""
     if step.outcome == "raised":
         return N_("{what} raised {detail}", what=what, detail=step.detail)
-    return (
-        N_("{what} failed: {detail}", what=what, detail=step.detail)
-        if step.outcome == "crashed"
-        else N_("{what} hangs: {detail}", what=what, detail=step.detail)
-    )
+    if step.outcome == "crashed":
+        return N_("{what} failed: {detail}", what=what, detail=step.detail)
+    return N_("{what} hangs: {detail}", what=what, detail=step.detail)

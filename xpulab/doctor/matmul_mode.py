@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 _FLOAT32 = {
     "XPU_PADDLE_FC_FLOAT": "FLOAT",
@@ -25,7 +24,7 @@ MODES = {"float32": (_FLOAT32, "TF32"), "float16": (_FLOAT16, "FLOAT16"), "bfloa
 """By dtype the variables with their modes, the one that takes precedence first, and the mode when none is set."""
 
 
-def matmul_mode(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def matmul_mode() -> dict[str, str]:
     """By dtype ("float32", "float16", "bfloat16") the mode: FLOAT16, INT16, INT32, FLOAT, INT32_WITH_LL or TF32.
 
     The first variable that applies decides. A variable counts when it is set, even to 0.
@@ -36,6 +35,6 @@ def matmul_mode(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     Not run on an XPU.
     """
     return {
-        dtype: next((mode for name, mode in variables.items() if name in environ), default)
+        dtype: next((mode for name, mode in variables.items() if name in os.environ), default)
         for dtype, (variables, default) in MODES.items()
     }

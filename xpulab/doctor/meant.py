@@ -9,7 +9,7 @@ Rules as documented by the vendors; not run on a card.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -89,9 +89,9 @@ class AcceleratorLost(InputError):
         super().__init__(str(lost))
 
 
-def expected(environ: Mapping[str, str] = os.environ) -> Expected | None:
+def expected() -> Expected | None:
     """What the variable of this process says. Raises InputError when it cannot be read."""
-    return expected_count(environ[EXPECT], f"{EXPECT}=") if environ.get(EXPECT) else None
+    return expected_count(os.environ[EXPECT], f"{EXPECT}=") if os.environ.get(EXPECT) else None
 
 
 def expected_count(text: str, source: str = "--expect ") -> Expected:
@@ -152,15 +152,15 @@ def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], want
     return AcceleratorLost(LostAccelerator("wheel", device, tuple(_evidence(detection)[device]), problem, (step,)))
 
 
-def limits_of(device: str, detection: Detection, environ: Mapping[str, str] = os.environ) -> list[str]:
+def limits_of(device: str, detection: Detection) -> list[str]:
     """Why this process may see fewer cards of "xpu" or "gpu" than the machine has: a variable, a container, a scheduler."""
-    limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES[device] if name in environ]
+    limits = [f"{name}={os.environ[name]}" for name in VISIBILITY_VARIABLES[device] if name in os.environ]
     limits += [N_("a container")] if detection.in_container else []
     hidden = [node.path for node in of_device(device, detection)[0] if node.is_hidden]
     return limits + ([N_("a scheduler keeps {hidden}", hidden=", ".join(hidden))] if hidden else [])
 
 
-def visible_cards(device: str, detection: Detection, environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+def visible_cards(device: str, detection: Detection) -> tuple[int, int]:
     """How many cards of "xpu" or "gpu" this process must see, and how many the machine shows; 0 of 0 where nothing is known.
 
     Where nothing limits the process it must see all. Of a list of cards in a variable those before the first one that is not
@@ -170,9 +170,9 @@ def visible_cards(device: str, detection: Detection, environ: Mapping[str, str] 
     tool = [len(reading.cards)] if reading.counts_cards else []
     on_bus = sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
     there = max(len(nodes), *tool, on_bus)
-    if not limits_of(device, detection, environ):
+    if not limits_of(device, detection):
         return there, there
-    named = [_named_cards(environ[name], there) for name in VISIBILITY_VARIABLES[device] if name in environ]
+    named = [_named_cards(os.environ[name], there) for name in VISIBILITY_VARIABLES[device] if name in os.environ]
     return min([there, *tool, *named, *([sum(node.usable for node in nodes)] if nodes else [])]), there
 
 

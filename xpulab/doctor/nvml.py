@@ -23,9 +23,8 @@ MIB, MILLIWATTS = 1 << 20, 1000
 NAME, TOOL, OPTIONS = "NVML", "nvidia-smi", ("-q", "-x")
 _TAGS = {
     **{"product_name": "model", "fb_memory_usage/total": "total", "fb_memory_usage/used": "used"},
-    **{"utilization/gpu_util": "use", "temperature/gpu_temp": "temperature_c"},
-    **{"power_readings/power_draw": "power_w", "gpu_power_readings/power_draw": "power_w"},
-    **{"gpu_power_readings/instant_power_draw": "power_w"},
+    **{"temperature/gpu_temp": "temperature_c", "power_readings/power_draw": "power_w"},
+    **{"gpu_power_readings/power_draw": "power_w", "gpu_power_readings/instant_power_draw": "power_w"},
 }
 """What each element of `nvidia-smi -q -x` means, by its path below <gpu>."""
 
@@ -114,7 +113,6 @@ def _card(pynvml: Any, index: int) -> dict[str, str]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     memory = _value(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
     power = _value(pynvml, pynvml.nvmlDeviceGetPowerUsage, handle)
-    use = _value(pynvml, pynvml.nvmlDeviceGetUtilizationRates, handle)
     bus = _value(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
     kind = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
     rows = _value(pynvml, pynvml.nvmlDeviceGetRemappedRows, handle)  # corrected, uncorrected, is pending, has failed
@@ -131,7 +129,6 @@ def _card(pynvml: Any, index: int) -> dict[str, str]:
         "used": memory and memory.used // MIB,
         "temperature_c": _value(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "power_w": None if power is None else power / MILLIWATTS,
-        "use": use and use.gpu,
         "volatile/uncorr": _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC),
         "aggregate/uncorr": _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_AGGREGATE_ECC),
         "retired_pages": rows[1] if rows else None if pages is None else len(pages),

@@ -54,40 +54,37 @@ class Step:
 
 @dataclass(frozen=True)
 class Probe:
-    """All steps that were tried, and what Paddle says about itself: facts.error when it cannot be imported."""
+    """The imports that were tried, and a computation on each card; where Paddle cannot be imported nothing else was."""
 
-    steps: tuple[Step, ...]
-    facts: PaddleFacts
+    paddle: Step
+    cards: tuple[Step, ...] = ()
+    paddlenlp: Step | None = None
 
     @property
-    def cards(self) -> tuple[Step, ...]:
-        """The steps that are computations on a card."""
-        return tuple(step for step in self.steps if step.name not in (IMPORT_PADDLE, IMPORT_PADDLENLP))
-
-    def step(self, name: str) -> Step:
-        """The step of this name, which was tried."""
-        return next(step for step in self.steps if step.name == name)
+    def facts(self) -> PaddleFacts:
+        """What Paddle says about itself."""
+        return self.paddle.facts or PaddleFacts(error=self.paddle.detail)
 
 
-def probe(device: str, timeout: float = TIMEOUT, environ: Mapping[str, str] = os.environ) -> Probe:
+def probe(device: str, timeout: float = TIMEOUT) -> Probe:
     """Tries the installation for device ("xpu", "gpu", "cpu" or "sim"); timeout: seconds for each step.
 
     Cards are tried beside each other, as many as there are cores. Raises InputError when the simulated cards cannot be built.
     Run on the CPU and on simulated cards only.
     """
-    environment = dict(environ)
+    environment = dict(os.environ)
     if device == SIMULATED:
         from xpulab import sim
 
         environment |= sim.environment(SIMULATED_CARDS)
     first = _try(IMPORT_PADDLE, timeout, environment)
     if first.facts is None:
-        return Probe((first,), PaddleFacts(error=first.detail))
+        return Probe(first)
     count = {"xpu": first.facts.xpu_cards, "gpu": first.facts.gpu_cards, SIMULATED: SIMULATED_CARDS}.get(device)
     places = ["cpu"] if count is None else [f"{device}:{card}" for card in range(count)]
     with ThreadPoolExecutor(whole_cores()) as pool:
-        others = tuple(pool.map(lambda name: _try(name, timeout, environment), [*places, IMPORT_PADDLENLP]))
-    return Probe((first, *others), first.facts)
+        *cards, paddlenlp = pool.map(lambda name: _try(name, timeout, environment), [*places, IMPORT_PADDLENLP])
+    return Probe(first, tuple(cards), paddlenlp)
 
 
 def probe_import(timeout: float = TIMEOUT) -> Step:

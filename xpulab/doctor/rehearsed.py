@@ -23,8 +23,6 @@ def machine(device: str, folder: Path) -> dict[str, str]:
         (root / "dev" / name).touch(mode=0o666)
     for bus in shown["buses"]:
         values = {name: f"0x{shown[name]}" for name in ("vendor", "device", "class")}
-        for kind in ("current", "max"):
-            values |= {f"{kind}_link_speed": shown["link"], f"{kind}_link_width": "16"}
         for name, value in values.items():
             _write(root / "sys/bus/pci/devices" / f"0000:{bus}:00.0" / name, value)
     _write(root / "proc/modules", f"{shown['module']} 0 0 - Live 0x0")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,35 +77,29 @@ class DeviceNode:
         return not self.usable and self.permissions.endswith("rw-")
 
 
-def system_root(environ: Mapping[str, str] = os.environ) -> Path:
+def system_root() -> Path:
     """The folder below which the machine is looked at: "/", except in tests."""
-    return Path(environ.get(SYSTEM_ROOT) or "/")
+    return Path(os.environ.get(SYSTEM_ROOT) or "/")
 
 
-def kunlun_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
+def kunlun_cards(root: Path) -> tuple[PciCard, ...]:
     """Kunlun cards by vendor and device id; an unknown id of these vendors is a card unless its class says what else it is."""
-    return tuple(
-        PciCard(address, vendor, device, KUNLUN_DEVICES.get(device), kind, is_virtual)
-        for address, vendor, device, kind, is_virtual in _functions(root)
-        if vendor in KUNLUN_VENDORS and (device in KUNLUN_DEVICES or kind[:2] not in OTHER_FUNCTIONS)
-    )
+    found = (card for card in _functions(root) if card.vendor in KUNLUN_VENDORS)
+    return tuple(card for card in found if card.generation or card.kind[:2] not in OTHER_FUNCTIONS)
 
 
-def nvidia_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
+def nvidia_cards(root: Path) -> tuple[PciCard, ...]:
     """NVIDIA cards: functions of that vendor that are display or 3D controllers (not audio, USB or bridges)."""
-    return tuple(
-        PciCard(address, vendor, device, "cuda", kind, is_virtual)
-        for address, vendor, device, kind, is_virtual in _functions(root)
-        if vendor == NVIDIA_VENDOR and kind in (DISPLAY_CONTROLLER, COMPUTE_CONTROLLER)
-    )
+    found = (card for card in _functions(root) if card.kind in (DISPLAY_CONTROLLER, COMPUTE_CONTROLLER))
+    return tuple(card for card in found if card.vendor == NVIDIA_VENDOR)
 
 
-def link_of(address: str, root: Path = Path("/")) -> str | None:
+def link_of(address: str) -> str | None:
     """The link of a function: "32.0 GT/s x16", or "16.0 GT/s x8 of 32.0 GT/s x16" when it is below what the card can do.
 
     None when the operating system does not show it. Source: Documentation/ABI/testing/sysfs-bus-pci of Linux.
     """
-    folder = root / "sys/bus/pci/devices" / address
+    folder = Path("/sys/bus/pci/devices") / address
     speeds, widths = ([read_text(folder / f"{kind}_link_{of}") for kind in ("current", "max")] for of in ("speed", "width"))
     now, most = (f"{speed.removesuffix(' PCIe')} x{width}" for speed, width in zip(speeds, widths, strict=True))
     if not (speeds[0] and widths[0]):
@@ -113,23 +107,20 @@ def link_of(address: str, root: Path = Path("/")) -> str | None:
     return now if now == most or not speeds[1] else f"{now} of {most}"
 
 
-def card_nodes(root: Path = Path("/")) -> tuple[DeviceNode, ...]:
-    """/dev/xpu0, /dev/xpu1, ...: one per compute device, in numerical order."""
-    return _numbered(root, "xpu")
+def numbered_nodes(root: Path, name: str) -> tuple[DeviceNode, ...]:
+    """/dev/xpu0, /dev/xpu1, ... or those of "nvidia": one for each compute device, in numerical order."""
+    numbers = {path: path.name.removeprefix(name) for path in (root / "dev").glob(f"{name}[0-9]*")}
+    nodes = [path for path, number in numbers.items() if number.isdigit()]
+    return tuple(_node(path, root) for path in sorted(nodes, key=lambda path: int(numbers[path])))
 
 
-def nvidia_nodes(root: Path = Path("/")) -> tuple[DeviceNode, ...]:
-    """/dev/nvidia0, /dev/nvidia1, ...: one for each card, in numerical order."""
-    return _numbered(root, "nvidia")
-
-
-def control_node(root: Path = Path("/")) -> DeviceNode | None:
+def control_node(root: Path) -> DeviceNode | None:
     """/dev/xpuctrl, which every process that uses a card also opens; None when it does not exist."""
     path = root / "dev/xpuctrl"
     return _node(path, root) if path.exists() else None
 
 
-def card_states(root: Path = Path("/")) -> dict[int, str]:
+def card_states(root: Path) -> dict[int, str]:
     """The content of /proc/xpu/devN/state by N: RUNNING and NORMAL are healthy, ERROR needs a reset."""
     states = {}
     for file in (root / "proc/xpu").glob("dev*/state"):
@@ -138,26 +129,26 @@ def card_states(root: Path = Path("/")) -> dict[int, str]:
     return dict(sorted(states.items()))
 
 
-def loaded_module(root: Path = Path("/")) -> str | None:
+def loaded_module(root: Path) -> str | None:
     """The name of Kunlun's kernel module; None when it is not loaded."""
     return next((name for name in MODULES if name in _loaded_modules(root)), None)
 
 
-def nvidia_driver_is_loaded(root: Path = Path("/")) -> bool:
+def nvidia_driver_is_loaded(root: Path) -> bool:
     """Whether the kernel has NVIDIA's driver. Source: the driver's README, "The /proc interface"."""
     return (root / "proc/driver/nvidia/version").exists() or "nvidia" in _loaded_modules(root)
 
 
-def in_container(root: Path = Path("/")) -> bool:
+def in_container(root: Path) -> bool:
     """Whether this is a container of Docker, podman or Kubernetes, by the files that they create."""
     marker_files = (root / ".dockerenv", root / "run/.containerenv")
     traces = read_text(root / "proc/1/cgroup")
     return any(file.exists() for file in marker_files) or bool(re.search(r"docker|kubepods|containerd", traces))
 
 
-def boot_id(root: Path = Path("/")) -> str | None:
+def boot_id() -> str | None:
     """What the kernel calls the time since it was started; None where it does not say. Source: random(4)."""
-    return read_text(root / "proc/sys/kernel/random/boot_id") or None
+    return read_text(system_root() / "proc/sys/kernel/random/boot_id") or None
 
 
 def read_text(path: Path) -> str:
@@ -168,28 +159,17 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def _functions(root: Path) -> list[tuple[str, str, str, str, bool]]:
-    """Address, vendor, device, class (four hexadecimal digits each) and is_virtual of every function, in order of address."""
-    folders = sorted((root / "sys/bus/pci/devices").glob("*"))
-    ids = [
-        [read_text(folder / name).removeprefix("0x")[:4].lower() for name in ("vendor", "device", "class")]
-        for folder in folders
-    ]
-    return [
-        (folder.name, vendor, device, kind, (folder / "physfn").exists())
-        for folder, (vendor, device, kind) in zip(folders, ids, strict=True)
-    ]
+def _functions(root: Path) -> Iterator[PciCard]:
+    """Every function, in order of address."""
+    for folder in sorted((root / "sys/bus/pci/devices").glob("*")):
+        ids = (read_text(folder / name).removeprefix("0x")[:4].lower() for name in ("vendor", "device", "class"))
+        vendor, device, kind = ids
+        generation = "cuda" if vendor == NVIDIA_VENDOR else KUNLUN_DEVICES.get(device)
+        yield PciCard(folder.name, vendor, device, generation, kind, (folder / "physfn").exists())
 
 
 def _loaded_modules(root: Path) -> set[str]:
     return {line.split()[0] for line in read_text(root / "proc/modules").splitlines() if line}
-
-
-def _numbered(root: Path, name: str) -> tuple[DeviceNode, ...]:
-    """The nodes below /dev whose name is this one and a number, in numerical order."""
-    numbers = {path: path.name.removeprefix(name) for path in (root / "dev").glob(f"{name}[0-9]*")}
-    nodes = [path for path, number in numbers.items() if number.isdigit()]
-    return tuple(_node(path, root) for path in sorted(nodes, key=lambda path: int(numbers[path])))
 
 
 def _node(path: Path, root: Path) -> DeviceNode:

@@ -42,19 +42,11 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
         return ToolRun(command, "failed", "", N_("{shown} cannot be started: {strerror}", shown=shown, strerror=error.strerror))
     killed = ran.killed or N_(" and was killed")
     if ran.is_too_long:
-        return ToolRun(
-            command,
-            "unreadable",
-            ran.output,
-            N_("{shown} wrote over {OUTPUT_LIMIT} bytes{killed}", shown=shown, OUTPUT_LIMIT=OUTPUT_LIMIT, killed=killed),
-        )
+        detail = N_("{shown} wrote over {OUTPUT_LIMIT} bytes{killed}", shown=shown, OUTPUT_LIMIT=OUTPUT_LIMIT, killed=killed)
+        return ToolRun(command, "unreadable", ran.output, detail)
     if ran.status is None:
-        return ToolRun(
-            command,
-            "hung",
-            ran.output,
-            N_("{shown} did not end within {timeout} s{killed}", shown=shown, timeout=f"{timeout:g}", killed=killed),
-        )
+        detail = N_("{shown} did not end within {timeout} s{killed}", shown=shown, timeout=f"{timeout:g}", killed=killed)
+        return ToolRun(command, "hung", ran.output, detail)
     if ran.status != 0:
         detail = N_("{shown} ended with status {status}", shown=shown, status=ran.status) + _last_line(ran.errors, ran.output)
         return ToolRun(command, "failed", ran.output + ran.errors, detail)

@@ -75,18 +75,17 @@ class SeveralFrameworks(InputError):
         super().__init__("\n  ".join([f"{self.seen}. Remove all, then install the one for {device}:", *self.commands]))
 
 
-def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | None = None) -> tuple[VersionRow, ...]:
+def version_rows(device: str, xpu_smi: Reading) -> tuple[VersionRow, ...]:
     """Every version that matters on device ("cpu", "gpu", "xpu", "sim"), with its verdict.
 
     xpu_smi: the source of the driver and firmware versions
-    search_path: folders in which distributions are looked up; None is sys.path
     """
-    return tuple(_judged(row, xpu_smi, search_path) for row in supported_versions() if wheel_device(device) in row.devices)
+    return tuple(_judged(row, xpu_smi) for row in supported_versions() if wheel_device(device) in row.devices)
 
 
-def require_one_framework(device: str, search_path: Sequence[str] | None = None) -> None:
+def require_one_framework(device: str) -> None:
     """Raises SeveralFrameworks, with the two commands that fix it, when more than one framework is installed."""
-    found = installed_frameworks(search_path)
+    found = installed_frameworks()
     if len(found) > 1:
         raise SeveralFrameworks(tuple(found), device)
 
@@ -115,21 +114,21 @@ def lowest_firmware(xpu_smi: Reading) -> str | None:
     return min(comparable, key=Version, default=None)
 
 
-def _judged(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
-    found = _found_version(row, xpu_smi, search_path)
+def _judged(row: Supported, xpu_smi: Reading) -> VersionRow:
+    found = _found_version(row, xpu_smi)
     verdict = _judge(row, found)
     shown = xpu_smi.driver if row.kind == "driver" else found
-    return VersionRow(row.what, shown, row.wanted, verdict, None if verdict == "ok" else _remedy(row, search_path))
+    return VersionRow(row.what, shown, row.wanted, verdict, None if verdict == "ok" else _remedy(row))
 
 
-def _found_version(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
+def _found_version(row: Supported, xpu_smi: Reading) -> str | None:
     if row.kind == "python":
         return python_version()
     if row.kind == "driver":
         return driver_version(xpu_smi.driver)
     if row.kind == "firmware":
         return lowest_firmware(xpu_smi)
-    return installed_version(row.what, search_path)
+    return installed_version(row.what)
 
 
 def _judge(row: Supported, found: str | None) -> Verdict:
@@ -146,7 +145,7 @@ def _judge(row: Supported, found: str | None) -> Verdict:
     return "wrong"
 
 
-def _remedy(row: Supported, search_path: Sequence[str] | None) -> str:
+def _remedy(row: Supported) -> str:
     """The row's command. For a framework, the other installed frameworks are uninstalled first."""
-    others = [name for name in installed_frameworks(search_path) if name != row.what] if row.kind == "framework" else []
+    others = [name for name in installed_frameworks() if name != row.what] if row.kind == "framework" else []
     return f"python -m pip uninstall --yes {' '.join(others)} && {row.remedy}" if others else row.remedy

@@ -27,7 +27,7 @@ MACHINE |= dict(zip((17, 18, 19, 20), ("used", "total", "use", "firmware"), stri
 MODEL = 21
 LABELS = {
     **{"Minor Number": "index", "Product Name": "model", "Product Architecture": "generation", "Serial Number": "serial"},
-    **{"SBL Version": "firmware", "Memory Usage/Total": "total", "Memory Usage/Used": "used", "Utilization/Xpu": "use"},
+    **{"SBL Version": "firmware", "Memory Usage/Total": "total", "Memory Usage/Used": "used"},
     **{"XPU Current Temp": "temperature_c", "Power Draw": "power_w"},
 }
 """What each key of `-q` means, alone or after its section."""
@@ -140,7 +140,6 @@ def _add_units(values: dict[str, str], line: str) -> None:
     patterns = {
         "temperature_c": r"(\d+)\s*C\b",
         "power_w": r"(\d+)\s*W\s*/",
-        "use": r"(\d+)\s*%",
         "memory": r"(\d+\s*MiB\s*/\s*\d+)\s*MiB",
     }
     for name, pattern in patterns.items():

@@ -80,27 +80,6 @@ class Trial:
         }
 
 
-@dataclass(frozen=True)
-class _Case:
-    """What is run: a fault in the cells of a plan until all of `checks` are red.
-
-    cards: what the notebook gets, unless it needs more.
-    """
-
-    fault: Fault
-    level: str
-    checks: tuple[str, ...]
-    cards: int = CARDS
-
-    @property
-    def plan(self) -> Plan:
-        """All of the notebook at level smoke, else the sections of the checks."""
-        chapter = chapter_of(self.fault)
-        if self.level == "smoke":
-            return plan_of(chapter, self.level)
-        return plan_of_checks(chapter, self.level, self.checks)
-
-
 def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
     """The faults of these names; when there are none, all of the chapters that run in this environment.
 
@@ -146,7 +125,7 @@ def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -
     A fault that must be detected at level smoke, or on another lane, is tried there as well.
     environment: the variables of the kernels, as harness.run.kernel_environment gives them.
     """
-    return _try_all([case for fault in faults for case in _cases(fault)], jobs, environment)
+    return _try_all([case for fault in faults for case in _cases(fault)], CARDS, jobs, environment)
 
 
 def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
@@ -154,7 +133,7 @@ def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, enviro
 
     level: "smoke", for faults that have checks of that level, or "quick". cards: what each notebook gets, unless it needs more.
     """
-    return _try_all([_Case(fault, level, expected_of(fault, level), cards) for fault in faults], jobs, environment)
+    return _try_all([(fault, level) for fault in faults], cards, jobs, environment)
 
 
 def chapter_of(fault: Fault) -> Chapter:
@@ -167,18 +146,24 @@ def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
     return list({fault.notebook: chapter_of(fault) for fault in faults}.values())
 
 
-def _cases(fault: Fault) -> Iterator[_Case]:
-    for lane in fault.lanes:
-        yield _Case(replace(fault, lanes=(lane,)), fault.level, fault.detected_by)
+def _cases(fault: Fault) -> Iterator[tuple[Fault, str]]:
+    """On which lane, and at which level, it is tried."""
+    yield from ((replace(fault, lanes=(lane,)), fault.level) for lane in fault.lanes)
     if fault.smoke:
-        yield _Case(fault, "smoke", fault.smoke)
+        yield fault, "smoke"
 
 
-def _try_all(cases: Iterable[_Case], jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
-    longest_first = sorted(cases, key=lambda case: case.plan.expected_seconds, reverse=True)
+def _plan(fault: Fault, level: str) -> Plan:
+    """All of the notebook at level smoke, else the sections of the checks that must detect the fault."""
+    chapter = chapter_of(fault)
+    return plan_of(chapter, level) if level == "smoke" else plan_of_checks(chapter, level, fault.detected_by)
+
+
+def _try_all(cases: Iterable[tuple[Fault, str]], cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
+    longest_first = sorted(cases, key=lambda case: _plan(*case).expected_seconds, reverse=True)
     running: list[Execution] = []
     with ThreadPoolExecutor(jobs) as pool:
-        started = [pool.submit(_try, case, environment, running) for case in longest_first]
+        started = [pool.submit(_try, *case, cards, environment, running) for case in longest_first]
         try:
             for done in as_completed(started):
                 yield done.result()
@@ -189,21 +174,21 @@ def _try_all(cases: Iterable[_Case], jobs: int, environment: Mapping[str, str]) 
                 execution.stop()
 
 
-def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) -> Trial:
-    """Run the case's cells with its fault, until all of its checks are red."""
+def _try(fault: Fault, level: str, cards: int, environment: Mapping[str, str], running: list[Execution]) -> Trial:
+    """Run the cells of the plan with the fault, until all checks that must detect it are red."""
     seen: dict[str, Record] = {}
 
     def on_end_of(cell: NotebookNode) -> bool:
         for output in cell.get("outputs", []):
             if record := record_in(output.get("metadata", {})):
                 seen[record.name] = worse(seen[record.name], record) if record.name in seen else record
-        return set(_red(seen)) >= set(case.checks)
+        return set(_red(seen)) >= set(expected_of(fault, level))
 
-    plan, within = case.plan, environment.get(RUN_FOLDER)
+    plan, within = _plan(fault, level), environment.get(RUN_FOLDER)
     with tempfile.TemporaryDirectory(prefix="xpulab-fault-", dir=within, ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        options = RunOptions(case.fault.device, case.level, max(case.cards, plan.cards))
-        variables = {**environment, **inject.prepare(case.fault, folder), "OMP_NUM_THREADS": "1"}
+        options = RunOptions(fault.device, level, max(cards, plan.cards))
+        variables = {**environment, **inject.prepare(fault, folder), "OMP_NUM_THREADS": "1"}
         execution = Execution(options, folder, variables, on_end_of)
         running.append(execution)
         started = time.monotonic()
@@ -215,12 +200,12 @@ def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) 
     red, missed = _red(seen), None
     if failure:
         missed = N_("it could not be injected: {failure}", failure=failure)
-    elif unseen := sorted(set(case.checks) - set(red)):
+    elif unseen := sorted(set(expected_of(fault, level)) - set(red)):
         facts = {"unseen": ", ".join(unseen), "reasons": " ".join(reasons) or "the notebook is green"}
         missed = N_("not detected by {unseen}; {reasons}", **facts)
         if verdict and verdict.run and verdict.run.lacking:
             raise InputError(missed)
-    return Trial(case.fault, case.level, red, missed, seconds)
+    return Trial(fault, level, red, missed, seconds)
 
 
 @lru_cache(maxsize=64)

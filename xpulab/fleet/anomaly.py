@@ -39,7 +39,7 @@ def repeat(run: Run, notebook: str = "", check: str = "") -> str:
     result = run.result
     words = ["xpulab", "run", *([notebook] if notebook else ()), *(["--check", check] if check else ())]
     words += ["--device", result["device"], "--cards", str(result["cards"]), "--level", result["level"]]
-    return shlex.join([*words, *(["--seed", str(result["seed"])] if result.get("seed") else ())])
+    return shlex.join([*words, *(["--seed", str(result["seed"])] if result["seed"] else ())])
 
 
 def place(check: str, case: str) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +31,7 @@ import jsonschema
 from xpulab import __version__, files
 from xpulab.devices import DEVICES
 from xpulab.errors import InputError
-from xpulab.fleet import evidence, redact
+from xpulab.fleet import evidence, foreign, redact
 from xpulab.messages import one_line
 from xpulab.records.origin import node_name
 
@@ -90,26 +91,28 @@ def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
 
     Raises InputError when the folder holds no run.
     """
-    if not any((folder / name).exists() for name in OF_A_RUN_OR_SOAK):
+    if not any(os.path.exists(folder / name) for name in OF_A_RUN_OR_SOAK):
         raise InputError(f"{folder}: holds no result.json; name the folder that `xpulab run --out` wrote")
     redactor, here, notes = redact.of_this_process(), node_name(), []
-    left_out: dict[str, str] = {}
-    texts = dict(_of_run(folder, left_out))
     node, device = here, "auto"
-    try:
-        result = json.loads(texts.get("run/result.json", "{}"))  # a soak has none
-        node = str(result.get("node", here))
-        device = result["device"] if result.get("device") in DEVICES else "auto"
-    except (ValueError, AttributeError) as error:  # of a full disk, or a machine that died
-        notes.append(f"result.json cannot be read: {error}")
+    if os.path.exists(folder / "result.json"):  # a soak has none
+        try:
+            with files.opened(folder / "result.json") as file:
+                result = foreign.loads(file.read(LARGEST).decode("utf-8"))
+            node = result["node"] if isinstance(result.get("node"), str) else here
+            device = result["device"] if result.get("device") in DEVICES else "auto"
+        except (InputError, OSError, ValueError, AttributeError) as error:  # of a full disk, or a machine that died
+            notes.append(f"result.json cannot be read: {error}")
+    left_out: dict[str, str] = {}
+    texts = _of_run(folder, left_out)
     if node == here:
-        texts.update((f"machine/{name}", text) for name, text in evidence.evidence(os.environ, device))
+        texts = chain(texts, ((f"machine/{name}", text) for name, text in evidence.evidence(os.environ, device)))
     else:
         notes.append(f"the run was made on {node}, the bundle on {here}: nothing of this machine is in it")
     contents: dict[str, bytes] = {}
     entries: list[Entry] = []
     room = LARGEST_SUM
-    for name, text in texts.items():
+    for name, text in texts:
         redacted, removed = redactor.redact_file(name, text)
         content = redacted.encode("utf-8", "backslashreplace")
         stored = _NO_FILE.sub("_", redactor.redact(name)[0])
@@ -149,19 +152,19 @@ def _of_run(folder: Path, left_out: dict[str, str]) -> Iterator[tuple[str, str]]
     """The names below run/ and the texts of the run's files, in order; what is left out goes into left_out."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file():
-            continue
-        if path.suffix not in OF_A_RUN:
-            left_out[name] = "no report and no notebook"
-        elif path.name.endswith(".source.ipynb"):
-            left_out[name] = "its cells are those of the executed notebook"
-        elif path.stat().st_size > LARGEST:
-            left_out[name] = f"larger than {LARGEST >> 20} MiB"
-        else:
-            try:
+        try:
+            if path.is_symlink() or not path.is_file():
+                continue
+            if path.suffix not in OF_A_RUN:
+                left_out[name] = "no report and no notebook"
+            elif path.name.endswith(".source.ipynb"):
+                left_out[name] = "its cells are those of the executed notebook"
+            elif path.stat().st_size > LARGEST:
+                left_out[name] = f"larger than {LARGEST >> 20} MiB"
+            else:
                 yield f"run/{name}", path.read_text(encoding="utf-8", errors="replace")
-            except OSError as error:
-                left_out[name] = f"cannot be read: {error.strerror}"
+        except OSError as error:
+            left_out[name] = f"cannot be read: {error.strerror}"
 
 
 # ------------------------------------------------------------------------------------------------------------------ read one
@@ -213,12 +216,12 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
         raise InputError(f"{path}: has no manifest that can be read; `xpulab bundle` makes one")
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     try:
-        stored = json.loads(_unpacked(archive, MANIFEST))
+        stored = foreign.loads(_unpacked(archive, MANIFEST).decode())
         if isinstance(stored, dict) and stored.get("schema") != SCHEMA:
             raise InputError(f"{path}: was made by xpulab {stored.get('xpulab')}, whose bundles this version cannot read")
         for violation in jsonschema.Draft202012Validator(schema).iter_errors(stored):  # the first one: they may be millions
             raise ValueError(files.shortened(violation.message))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # the message quotes what may be nested
         raise InputError(f"{path}: has no manifest that can be read: {error}; `xpulab bundle` makes one") from error
     del stored["schema"]
     entries = tuple(Entry(**each) for each in stored.pop("entries"))

@@ -35,8 +35,17 @@ ABOUT_CARDS = re.compile(r"xpu|kunlun|kl3|NVRM|nvidia|\bXid\b|pcieport|\bAER\b|O
 """Lines of the kernel's log about cards, their links, and processes that were killed for memory; the last of them are kept."""
 KERNEL_LINES = 2000
 
-VARIABLES = re.compile(r"^(FLAGS_|XPU|CXPU|BKCL|XRE|CUDA|NCCL|PADDLE|OMP_|LD_LIBRARY_PATH$|XPULAB_|SLURM_JOB_NUM_NODES$)")
-"""Variables that change what Paddle and a card do."""
+VARIABLES = re.compile(
+    r"LD_LIBRARY_PATH|(?:BKCL|NCCL|GLOO)_SOCKET_IFNAME|BKCL_RDMA_NICS|NCCL_(?:IB_HCA|ALGO|PROTO|DEBUG)|CUDA_(?:HOME|DEVICE_ORDER)"
+    r"|(?:XPU|XPULINK|CXPU|CUDA)_VISIBLE_DEVICES|PADDLE_(?:MASTER|DISTRI_BACKEND|XCCL_BACKEND|TRAINER_ENDPOINTS|CURRENT_ENDPOINT)"
+    r"|XPULAB_(?:AS|DEVICE|LEVEL|LANG|NODE|REQUIRE|SIM_FAULTS)"
+)
+"""Variables that change what Paddle, a card or a run does."""
+SWITCHES = re.compile(
+    r"(?:FLAGS|XPU|XPUAPI|XPULINK|CXPU|BKCL|XRE|CUDA|CUBLAS|CUDNN|NCCL|GLOO|OMP|MKL|PADDLE|XPULAB|SLURM_JOB)_\w+"
+    r"=(?:[-+]?\d{1,12}(?:[.,]\d{1,6}){0,16}|(?i:true|false|on|off|yes|no)|)"
+)
+"""Others of their families, where the value is a switch or numbers: else it may be a key of the site's own."""
 
 DOCTOR_SECONDS = 300.0
 """For the doctor, whose import of Paddle and computation on each card may take 120 s each."""
@@ -49,8 +58,9 @@ def evidence(environ: Mapping[str, str] = os.environ, device: str = "auto") -> I
     """
     yield "doctor.json", _diagnosis(device)
     yield "versions.json", json.dumps(_versions(), indent=2)
-    chosen = {name: value for name, value in sorted(environ.items()) if VARIABLES.match(name)}
-    yield "variables.json", json.dumps(chosen, indent=2)
+    taken = (name for name in environ if VARIABLES.fullmatch(name) or SWITCHES.fullmatch(f"{name}={environ[name]}"))
+    chosen = {name: environ[name] for name in taken}
+    yield "variables.json", json.dumps(chosen, indent=2, sort_keys=True)
     yield from _tools()
     yield "kernel.txt", _kernel_log()
 

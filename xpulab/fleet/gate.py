@@ -6,22 +6,22 @@ A scheduler's gate asks in a fraction of a second; a person asks for the run in 
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xpulab.devices import DEVICES
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
+from xpulab.fleet.runs import content_of, read_result, read_soak
 from xpulab.records.origin import node_name, seconds_of
-from xpulab.records.record import LEVELS, RED
+from xpulab.records.record import COMPARED, LEVELS, RED
 
 if TYPE_CHECKING:
     from xpulab.fleet.bundle import Bundle
@@ -30,10 +30,9 @@ CODES = {"green": 0, "warning": 0, "red": 1, "unknown": 2}
 """By state the exit code. warning: green, beside files that do not count. unknown: no red counts, and no green."""
 
 _GRAMMAR = {"device": "|".join((*DEVICES, "auto")), "cards": "[1-9][0-9]{0,3}", "level": "|".join(LEVELS), "notebooks": "all"}
-_GREEN_NOTEBOOKS = ("passed", "partial", "skipped")
 _CLOCKS_DIFFER = 360.0
 """Seconds by which a date may be ahead of this machine's clock."""
-_OTHER_BOOT = "not of this boot of the machine"
+_RESULT, _SOAK = "result.json", "soak.json"
 _LONGEST_PART = 100
 """Characters of what a check measured, or expected, or of another reason: the line must end with the command."""
 
@@ -72,7 +71,8 @@ class Extent:
     """How much was judged, or must be; the defaults require nothing.
 
     device: "" is any. cards: a notebook could use. expected: how many had to be there. level: one of LEVELS. is_whole: all
-    notebooks. covers: the notebooks that ran; of a soak its checks. seed: None is any. rounds: of a soak; 0 for a run.
+    notebooks. covers: the notebooks that ran; of a soak its checks. compared, skipped: the checks that compared something, and
+    the checks and notebooks that were not to run. seed: None is any. rounds: of a soak; 0 for a run.
     """
 
     device: str = ""
@@ -81,12 +81,16 @@ class Extent:
     level: str = LEVELS[0]
     is_whole: bool = False
     covers: frozenset[str] = frozenset()
+    compared: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
     seed: int | None = None
     rounds: int = 0
 
     def lacks(self, least: Extent) -> str:
         """What this has less than the other: "cards=1, not 8"; "" when it has as much or more."""
-        missing = frozenset() if least.is_whole else least.covers - self.covers
+        missing = self.skipped & (least.covers | least.compared)
+        if not least.is_whole:
+            missing |= least.covers - self.covers
         found = {
             f"device={self.device}, not {least.device}": least.device not in ("", self.device),
             f"cards={self.cards}, not {least.cards}": self.cards < least.cards,
@@ -124,8 +128,9 @@ class _Verdict:
         """Why a red one stays although this one is green; "" where it does not. boot: the present one."""
         if self.ended <= red.ended:
             return "it ran before"
-        if self.boot != boot == red.boot:
-            return _OTHER_BOOT
+        may_be_present = red.boot == boot or {self.boot, red.boot} == {None}
+        if (why := _other_boot(self.boot, boot)) and may_be_present:
+            return why
         gone = sorted(red.serials - self.serials) if self.boot == red.boot else ()  # a card is replaced between two boots
         return f"without the card {gone[0]}" if gone else self.extent.lacks(red.extent)
 
@@ -160,7 +165,7 @@ def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
     require: as for `requirement`.
     Raises InputError when the folder cannot be read, or holds no whole run.
     """
-    required, now, boot = requirement(require), time.time(), boot_id(system_root())
+    required, now, boot = requirement(require), time.time(), boot_id()
     verdicts = sorted(_verdicts(folder, now), key=lambda verdict: verdict.ended)
     greens, unknown = ([each for each in verdicts if each.state == state] for state in ("green", "unknown"))
     if reds := [red for red in verdicts if red.state == "red" and all(green.spares(red, boot) for green in greens)]:
@@ -168,7 +173,7 @@ def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
         less = [replace(green, found=f"{green.file}: green, but {green.spares(reds[-1], boot)}") for green in greens]
         ignored = [each.found for each in unknown + less if each.ended > reds[-1].ended]
         return _answer("red", reds[-1].sentence(now), ignored, reds[-1], problems)
-    runs = {run: run.extent.lacks(required) or (run.boot != boot and _OTHER_BOOT) for run in greens if not run.extent.rounds}
+    runs = {run: run.extent.lacks(required) or _other_boot(run.boot, boot) for run in greens if not run.extent.rounds}
     last = next((run for run in reversed(runs) if not runs[run]), None)
     if last is None:
         ignored = [each.found for each in unknown]
@@ -191,16 +196,21 @@ def verdict_in(path: Path) -> tuple[Bundle, Answer]:
 
     Raises InputError when the file is no bundle, is damaged, or holds no run.
     """
-    from xpulab.fleet import bundle, runs  # they need much that a gate does not, which has a fraction of a second
+    from xpulab.fleet import bundle  # it needs much that a gate does not, which has a fraction of a second
 
-    name = "run/result.json"
+    name = f"run/{_RESULT}"
     made, contents = bundle.read(path, kept=name)
-    for content in contents.values():
-        runs.read_result(content, f"{path}: {name}")
     if name not in contents:
         raise InputError(f"{path}: holds no result.json, so it has no verdict; ask for a bundle of a run")
-    verdict = _verdict(f"{path}: {name}", contents[name])
+    verdict = _of_run(f"{path}: {name}", contents[name])
     return made, _answer(verdict.state, verdict.sentence(time.time()), (), verdict, verdict.problems)
+
+
+def _other_boot(boot: str | None, present: str | None) -> str:
+    """Why a run of this boot says nothing of the present one, each None where nothing shows it; "" where they are the same."""
+    if present is None:
+        return "this machine shows no boot id"
+    return "" if boot == present else "not of this boot of the machine"
 
 
 def _answer(state: str, line: str, ignored: Sequence[str], by: _Verdict | None = None, problems: Sequence[str] = ()) -> Answer:
@@ -216,21 +226,20 @@ def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
     except OSError as error:
         why = f"{folder}: cannot be read: {error.strerror}; give the folder that --out named for `xpulab run`"
         raise InputError(why) from error
-    for path in (each / name for each in folders for name in ("result.json", "soak.json")):
+    for path in (each / name for each in folders for name in (_RESULT, _SOAK)):
         changed = math.inf
         try:
             changed = path.lstat().st_mtime
-            if not path.is_file():  # a pipe never ends
-                raise InputError(f"{path}: is no file; remove it")
-            verdict = _verdict(str(path), path.read_bytes())
+            verdict = (_of_run if path.name == _RESULT else _of_soak)(str(path), content_of(path))
             if verdict.ended > now + _CLOCKS_DIFFER:
                 changed = math.inf
                 raise InputError(f"{path}: its date is in the future; set this machine's clock, and remove it")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except (OSError, InputError) as error:
-            why = f"{path}: cannot be read: {error.strerror}; remove it" if isinstance(error, OSError) else str(error)
-            yield _Verdict(str(path), changed, "unknown", why, may_be_red=True)
+        except (OSError, InputError, MemoryError) as error:
+            if os.path.lexists(path):  # a run that is too old is removed at any time
+                why = str(error) if isinstance(error, InputError) else f"{path}: cannot be read: {error or 'memory'}; remove it"
+                yield _Verdict(str(path), changed, "unknown", why, may_be_red=True)
             continue
         one, other = (f"{name}.".lower() for name in (verdict.node or here, here))  # with a domain or without
         if verdict.judges in ("machine", "part") and not (one.startswith(other) or other.startswith(one)):
@@ -241,71 +250,63 @@ def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
             yield replace(verdict, state="unknown", found=f"{path}: a part is red: {verdict.problems[0]}")
 
 
-def _verdict(file: str, content: bytes) -> _Verdict:
-    """The verdict of a result.json or soak.json. Raises InputError, which names the file, when it is damaged."""
-    try:
-        result = json.loads(content)
-        judges = result.get("judges", "machine")
-        if (
-            result["device"] not in DEVICES
-            or result["level"] not in LEVELS
-            or judges not in ("machine", "release", "rehearsal")
-        ):
-            raise ValueError(f"{judges}, device {result['device']}, level {result['level']}")
-        state, found, problems, extent = _of_soak(result) if "rounds" in result else _of_run(result)
-        judges = "part" if (judges, result["outcome"]) == ("machine", "partial") else judges
-        node, boot = result.get("node"), result.get("boot")
-        serials = frozenset(card["serial"] for card in result.get("card_facts", ()) if card["serial"])
-        "".join([node or "", boot or "", *extent.covers, *serials])  # a TypeError unless all are texts
-        found = f"{file}: {found}" if state == "unknown" else found
-        return _Verdict(file, seconds_of(result["date"]), state, found, problems, extent, judges, node, boot, serials)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{file}: not what this version of `xpulab run` or `soak` writes: {error!r}; remove it") from error
-
-
-def _of_run(result: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Extent]:
-    """State, what was found, problems and extent of a run.
+def _of_run(file: str, content: bytes) -> _Verdict:
+    """The verdict of a result.json. Raises InputError, which names the file, when it is damaged.
 
     One that was interrupted before anything failed is unknown: a job that its user or the scheduler ended drains no node.
     """
+    result = read_result(content, file)
     notebooks, lost = result["notebooks"], result.get("lost")
+    checks = [check for notebook in notebooks for check in notebook["checks"]]
+    compared = [check["name"] for check in checks if check["outcome"] in COMPARED]
     extent = Extent(
         "" if lost and lost["device"] == "cpu" else result["device"],  # cards are lost, and nothing says of which kind
-        index(result["cards"]),
-        index((lost or result).get("expected") or 0),
+        result["cards"],
+        (lost or result).get("expected") or 0,
         result["level"],
-        result.get("is_whole") is True,
+        result.get("is_whole", False),
         frozenset(notebook["name"] for notebook in notebooks if notebook["outcome"] != "skipped"),
-        None if lost else index(result.get("seed") or 0),
+        frozenset(compared),
+        frozenset(each["name"] for each in (*notebooks, *checks) if each["outcome"] == "skipped"),
+        None if lost else result["seed"],
     )
-    if result["outcome"] not in ("passed", "failed", "partial") or _was_only_interrupted(result):
-        return "unknown", f"{_one_line(result.get('reason') or 'the run was interrupted')}; run it again", (), extent
-    checks, outcomes = sum(index(each["compared"]) for each in notebooks), {each["outcome"] for each in notebooks}
-    if result["green"] is True:
-        if result["outcome"] == "failed" or not checks or outcomes - {*_GREEN_NOTEBOOKS}:
-            raise ValueError("it is green without what makes it so")
+    problems: tuple[str, ...] = ()
+    if result["outcome"] in ("unknown", "running") or _was_only_interrupted(result):
+        state = "unknown"
+        found = f"{file}: {_one_line(result.get('reason') or 'the run was interrupted')}; run it again"
+    elif result["green"]:
+        state = "green"
         part = "a part only: " if result["outcome"] == "partial" else ""
-        return "green", f"{part}{checks} checks at level {result['level']} on {result['device']}", (), extent
-    nothing = f"run is red: no notebook was green; rerun: xpulab run {_options(result)}"
-    return "red", "", tuple(_problems(result)) or (nothing,), extent
+        found = f"{part}{len(compared)} checks at level {result['level']} on {result['device']}"
+    else:
+        state, found = "red", ""
+        nothing = f"run is red: no notebook was green; rerun: xpulab run {_options(result)}"
+        problems = tuple(_problems(result)) or (nothing,)
+    judges = result.get("judges", "machine")
+    judges = "part" if (judges, result["outcome"]) == ("machine", "partial") else judges
+    serials = frozenset(card["serial"] for card in result["card_facts"] if card["serial"])
+    where = (judges, result.get("node"), result.get("boot"), serials)
+    return _Verdict(file, seconds_of(result["date"]), state, found, problems, extent, *where)
 
 
-def _of_soak(soak: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Extent]:
+def _of_soak(file: str, content: bytes) -> _Verdict:
     """The same of a soak. A green one has as much as a red one with as many rounds as that had to its first problem."""
-    rounds, problems = index(soak["first_bad_round"] or soak["rounds"]), []
-    extent = Extent(soak["device"], index(soak["cards"]), level=soak["level"], covers=frozenset(soak["checks"]), rounds=rounds)
+    soak = read_soak(content, file)
+    rounds, problems = soak["first_bad_round"] or soak["rounds"], []
+    extent = Extent(soak["device"], soak["cards"], level=soak["level"], covers=frozenset(soak["checks"]), rounds=rounds)
     for each in soak["problems"]:
         what = f"--check {shlex.quote(each['check'])}" if each["check"] else shlex.quote(each["notebook"])
         again = f"xpulab soak {what} --device {extent.device}{f' --cards {extent.cards}' if extent.cards > 1 else ''}"
         where = f"{each['check'] or each['notebook']} in round {each['round']} of a soak (seed {each['seed']})"
         problems.append(f"{where}: {_one_line(each['reason'])}; rerun: {again}")
-    state = "red" if problems else "green" if soak["outcome"] == "passed" else "unknown"
-    return state, "the soak compared no two rounds", tuple(problems), extent
+    state = {"failed": "red", "passed": "green"}.get(soak["outcome"], "unknown")
+    found, here = f"{file}: the soak compared no two rounds", ("machine", soak["node"], soak["boot"])
+    return _Verdict(file, seconds_of(soak["date"]), state, found, tuple(problems), extent, *here)
 
 
 def _was_only_interrupted(result: Mapping[str, Any]) -> bool:
     """Whether every red notebook was interrupted, and no check had failed before."""
-    red = [notebook for notebook in result["notebooks"] if notebook["outcome"] not in _GREEN_NOTEBOOKS]
+    red = [notebook for notebook in result["notebooks"] if notebook["outcome"] in ("failed", "missing")]
     outcomes = {check["outcome"] for notebook in red for check in notebook["checks"]}
     interrupted = [notebook for notebook in red if (notebook["reason"] or "").startswith("interrupted")]
     return bool(red) and len(interrupted) == len(red) and not outcomes & {"failed", "broken"}
@@ -315,12 +316,12 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
     """The red checks, or why a notebook is red without one, each with the command that repeats it."""
     options = _options(result)
     if lost := result.get("lost"):
-        expects = f" --expect {index(lost['expected'])}" if lost["expected"] else ""
+        expects = f" --expect {lost['expected']}" if lost["expected"] else ""
         again = f"xpulab run --device auto{expects} --level {result['level']}"
         yield f"the accelerator is lost: {_one_line(lost['problem'])}; rerun: {again}"
         return
     for notebook in result["notebooks"]:
-        if notebook["outcome"] in _GREEN_NOTEBOOKS:
+        if notebook["outcome"] not in ("failed", "missing"):
             continue
         name = notebook["name"]
         red = [check for check in notebook["checks"] if check["outcome"] in RED]
@@ -335,7 +336,7 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
 def _options(result: Mapping[str, Any]) -> str:
     """The options of the run: without --cards, notebooks that need several would be skipped."""
     cards = f" --cards {result['cards']}" if result["cards"] > 1 else ""
-    seed = f" --seed {index(result['seed'])}" if result.get("seed") else ""
+    seed = f" --seed {result['seed']}" if result["seed"] else ""
     return f"--device {result['device']}{cards} --level {result['level']}{seed}"
 
 

@@ -22,7 +22,7 @@ def hardware(run: Run) -> dict[str, str]:
         "device": result["device"],
         "cards": result["cards"],
         "level": result["level"],
-        "seed": result.get("seed", 0),
+        "seed": result["seed"],
         "processor": machine.get("processor"),
         "processor cores": machine.get("cores") if wheel_device(result["device"]) == "cpu" else None,
         "installed cards": ", ".join(f"{models.count(model)} x {model}" for model in sorted(set(models))),

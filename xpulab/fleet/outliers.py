@@ -19,7 +19,7 @@ from xpulab.fleet.runs import Run
 from xpulab.messages import N_
 from xpulab.records.format import format_measurement
 from xpulab.records.record import RED, RIGHT, Measurement
-from xpulab.soak.selection import selection
+from xpulab.soak.selection import varies
 
 UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK = N_("unreadable"), N_("unfinished"), N_("red notebook"), N_("red check")
 MISSING, DIFFERS = N_("missing check"), N_("differs from the majority")
@@ -159,7 +159,7 @@ def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         case = _WHOLE if part is check else part["case"]
         if part["outcome"] in RED:
             continue
-        if part["outcome"] not in RIGHT or selection().varies(check["name"]):
+        if part["outcome"] not in RIGHT or varies(check["name"]):
             yield case, part["outcome"]
         elif check["measurements"]:  # only losses repeat
             losses = (each for each in check["measurements"] if each["kind"] == "loss" and case in (_WHOLE, each["case"]))

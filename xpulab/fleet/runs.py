@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +15,29 @@ import fastjsonschema
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.fleet import bundle
-from xpulab.records.record import RED
+from xpulab.fleet import foreign
+from xpulab.records.origin import seconds_of
+from xpulab.records.record import COMPARED, GREEN_NOTEBOOKS, RED, is_green_run, worst
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
 
-_OF_A_CHECK = ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest")
-_OF_A_ROW = ("case", "outcome", "measured", "expected", "reason")
-"""The fields of checks and rows that are kept: the others (seconds, controls) say nothing about a difference."""
+_KEPT = {
+    "": (
+        *("outcome", "green", "reason", "device", "scope", "level", "cards", "seed", "date"),
+        *("card_facts", "machine", "versions", "notebooks"),
+    ),
+    "card_facts": ("index", "model", "firmware", "state", "memory_total_mib", "link"),
+    "machine": ("processor", "cores", "driver", "python", "system"),
+    "notebooks": ("name", "outcome", "reason", "compared", "checks"),
+    "checks": ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest"),
+    "rows": ("case", "outcome", "measured", "expected", "reason"),
+    "measurements": ("case", "kind", "unit", "values", "conditions"),
+}
+"""The fields that are kept, by the name of what has them: the others (seconds, controls) say nothing of a difference."""
 
-LARGEST = 16 * 2**20
-"""Bytes of a result.json: one of all notebooks at level standard has 2 MB. Read it takes 20 times as much memory."""
+LARGEST = 8 * 2**20
+"""Bytes of a result.json: one of all notebooks at level standard has 2 MB."""
 _LATER = frozenset({"digest", "measurements", "section"})
 """What an earlier version did not write."""
 
@@ -36,7 +48,7 @@ class Run:
 
     name: of the node, or of the folder or file; unique among the runs that are compared.
     source: the folder or file it was read from.
-    result: the content of its result.json; of checks and rows only the fields that are compared.
+    result: of the content of its result.json the fields that are compared, None where it has none.
     """
 
     name: str
@@ -67,38 +79,47 @@ class Unreadable:
 def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable, ...]]:
     """All runs, with unique names, and those that cannot be read. A folder that holds several runs or bundles stands for these.
 
-    Raises InputError when a path does not exist, holds no run, or the same run is named twice.
+    Raises InputError when a path does not exist: whatever else is wrong with one of them is said of that one.
     """
-    runs, unreadable = [], []
-    for source in find_sources(paths):
-        try:
-            runs.append(read_run(source))
-        except InputError as error:
-            unreadable.append(Unreadable(_name_of(source), source, str(error)))
-    return tuple(_distinguished(runs)), tuple(unreadable)
-
-
-def find_sources(paths: Iterable[Path]) -> list[Path]:
-    """Each path, or the runs and bundles in the folder that it names. Raises InputError as read_runs."""
-    try:
-        sources = [source for path in paths for source in _sources(path)]
-    except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; name a folder that you may read") from error
-    repeated = [source for source, count in Counter(source.resolve() for source in sources).items() if count > 1]
-    if repeated:
-        raise InputError(f"{repeated[0]}: named twice; name every run once")
-    return sources
+    read: dict[str, Run | Unreadable] = {}
+    unreadable = []
+    for source in (source for path in paths for source in _sources(path)):
+        where = os.path.realpath(_file(source))
+        if where in read:
+            unreadable.append(Unreadable(_name_of(source), source, f"{source}: named twice; name every run once"))
+        else:
+            read[where] = read_each(source)
+    unreadable += [run for run in read.values() if isinstance(run, Unreadable)]
+    return tuple(_distinguished([run for run in read.values() if isinstance(run, Run)])), tuple(unreadable)
 
 
 def _sources(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"{path}: does not exist; name the folder of `xpulab run --out`, a result.json or a bundle")
-    if path.is_file() or (path / RESULT).exists():
+    """The path, or the runs and bundles in the folder that it names, also those that cannot be read."""
+    if not _is_there(path):
+        raise InputError(f"{path}: does not exist; name the folder of `xpulab run --out`, a {RESULT} or a bundle")
+    if not os.path.isdir(path) or _is_there(path / RESULT):
         return [path]
-    found = sorted(each for each in path.iterdir() if each.suffix == ".zip" or (each / RESULT).is_file())
-    if not found:
-        raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
-    return found
+    try:
+        return sorted(each for each in path.iterdir() if each.suffix == ".zip" or _is_there(each / RESULT)) or [path]
+    except OSError:
+        return [path]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something has this name, or nobody can know, as below a link to itself and in a folder of somebody else."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True
+
+
+def read_each(path: Path, name: str | None = None) -> Run | Unreadable:
+    """As `read_run`, for one of many: with what is wrong with it."""
+    try:
+        return read_run(path, name)
+    except InputError as error:
+        return Unreadable(name or _name_of(path), path, str(error))
 
 
 def read_run(path: Path, name: str | None = None) -> Run:
@@ -107,72 +128,145 @@ def read_run(path: Path, name: str | None = None) -> Run:
     name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
     Raises InputError when there is none, or it is damaged.
     """
-    node, content = (None, content_of(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
-    result = read_result(content, str(path))
-    for notebook in result["notebooks"]:
-        for check in notebook["checks"]:
-            for measurement in check.get("measurements", ()):
-                measurement["values"] = [float(value) for value in measurement["values"]]
-            check["rows"] = [{field: row[field] for field in _OF_A_ROW} for row in check["rows"]]
-        notebook["checks"] = [{field: check.get(field) for field in _OF_A_CHECK} for check in notebook["checks"]]
-    return Run(name or node or _name_of(path), path, result)
+    is_bundle = _file(path).suffix != ".json"
+    node, content = _content_of_bundle(path) if is_bundle else (None, content_of(path))
+    return Run(name or node or _name_of(path), path, _kept(read_result(content, str(path))))
+
+
+def _kept(value: Any, name: str = "") -> Any:
+    """Of a field of a result what is compared."""
+    if name == "values":
+        return [float(each) for each in value]
+    if isinstance(value, list):
+        return [_kept(each, name) for each in value]
+    if name in _KEPT and value:
+        return {field: _kept(value.get(field), field) for field in _KEPT[name]}
+    return value
 
 
 def read_result(content: bytes, where: str) -> dict[str, Any]:
-    """A result.json that somebody else may have written: each field has its type, each name its grammar, each notebook is there
-    once, and what is green holds nothing red. Raises InputError, which names `where`.
+    """A result.json that somebody else may have written: each field has its type, each name its grammar, and what it says of
+    itself follows from what it holds. Raises InputError, which names `where`.
     """
+    return _read(content, where, "run", "result.schema.json", _contradictions)
+
+
+def read_soak(content: bytes, where: str) -> dict[str, Any]:
+    """A soak.json, in the same way."""
+    return _read(content, where, "soak", "soak_result.schema.json", _contradictions_of_soak)
+
+
+def _read(
+    content: bytes, where: str, command: str, schema: str, contradictions: Callable[[Any], Iterator[str]]
+) -> dict[str, Any]:
     try:
         if len(content) > LARGEST:
             raise ValueError(f"larger than {LARGEST >> 20} MiB")
-        result = json.loads(content)
-        _validator()(result)
-        _require_consistent(result)
-    except (ValueError, RecursionError) as error:
+        result = foreign.loads(content.decode("utf-8"))
+        _validator(schema)(result)
+        seconds_of(result["date"])
+        if why := next(contradictions(result), None):
+            raise ValueError(why)
+    except ValueError as error:
         why = files.shortened(str(error))
-        raise InputError(f"{where}: not what `xpulab run` writes: {why}; leave it out, or run it again") from error
+        raise InputError(f"{where}: not what `xpulab {command}` writes: {why}; remove it, or run it again") from error
     return result
 
 
 @cache
-def _validator() -> Callable[[Any], Any]:
-    """Of data/schema/result.schema.json, without what an earlier version did not write, and with what a later one may add."""
+def _validator(schema: str) -> Callable[[Any], Any]:
+    """Of a schema in data/schema, without what an earlier version did not write, and with what a later one may add."""
 
     def lenient(part: dict[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in part.items() if (key, value) != ("additionalProperties", False)}
         return kept | {"required": [name for name in kept["required"] if name not in _LATER]} if "required" in kept else kept
 
-    text = files.data("schema", "result.schema.json").read_text(encoding="utf-8")
+    text = files.data("schema", schema).read_text(encoding="utf-8")
     return fastjsonschema.compile(json.loads(text, object_hook=lenient), use_default=False)
 
 
-def _require_consistent(result: Mapping[str, Any]) -> None:
-    """Raises ValueError for a notebook or a check that is there twice, and for red in what says that it is green."""
-    notebooks = result["notebooks"]
-    _require_unique([notebook["name"] for notebook in notebooks])
+def _contradictions(result: Mapping[str, Any]) -> Iterator[str]:
+    """What a result says that does not follow from its notebooks, or they from their checks."""
+    notebooks, outcome, judges = result["notebooks"], result["outcome"], result.get("judges", "machine")
+    yield from _repeated(notebooks)
     for notebook in notebooks:
-        _require_unique([check["name"] for check in notebook["checks"]])
-        red = [check["name"] for check in notebook["checks"] if check["outcome"] in RED]
-        if red and notebook["outcome"] in ("passed", "partial"):
-            raise ValueError(f"{notebook['name']} is {notebook['outcome']}, and its check {red[0]} is red")
-        if result["green"] and notebook["outcome"] in ("failed", "missing"):
-            raise ValueError(f"it is green, and {notebook['name']} is {notebook['outcome']}")
+        yield from (f"{notebook['name']} is {notebook['outcome']}, and {why}" for why in _wrong_in(notebook))
+    outcomes = {notebook["outcome"] for notebook in notebooks}
+    green = result["green"] if outcome == "running" else is_green_run(outcomes)
+    if (
+        result["green"] != green
+        or green != {"passed": True, "failed": False, "unknown": False}.get(outcome, green)
+        or ("partial" in outcomes and outcome in ("passed", "failed"))
+        or ("skipped" in outcomes and result["device"] == "cpu")
+        or (result.get("lost") and outcomes != {"missing"})
+    ):
+        said = f"{outcome} on {result['device']}, {'green' if result['green'] else 'not green'}"
+        yield f"it is {said}{', with a lost accelerator' if result.get('lost') else ''}, and its notebooks {sorted(outcomes)}"
+    if (outcome == "unknown") != bool(result.get("reason")):
+        yield f"it is {outcome}, and its reason is {result.get('reason')}"
+    if (judges == "rehearsal") != bool(result.get("stands_for")):
+        yield f"it judges a {judges}, and stands for {result.get('stands_for') or 'nothing'}"
+    counts = Counter(check["outcome"] for notebook in notebooks for check in notebook["checks"])
+    if Counter(result.get("outcomes", counts)) != counts:
+        yield "its outcomes are not those of its checks"
 
 
-def _require_unique(names: Sequence[str]) -> None:
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{repeated[0]} is there twice")
+def _wrong_in(notebook: Mapping[str, Any]) -> Iterator[str]:
+    """What of a notebook does not follow from its checks."""
+    checks, outcome = notebook["checks"], notebook["outcome"]
+    yield from _repeated(checks)
+    compared = sum(check["outcome"] in COMPARED for check in checks)
+    if (notebook["planned"], notebook["compared"]) != (len(checks), compared):
+        yield f"{compared} of {len(checks)} checks compared something, not {notebook['compared']} of {notebook['planned']}"
+    if outcome in GREEN_NOTEBOOKS and not compared:
+        yield "nothing was compared"
+    for check in checks:
+        if (outcome in GREEN_NOTEBOOKS and check["outcome"] in RED) or (
+            outcome in ("skipped", "missing") and check["outcome"] != outcome
+        ):
+            yield f"its check {check['name']} is {check['outcome']}"
+        rows = worst([check["outcome"], *(row["outcome"] for row in check["rows"])])
+        if rows != check["outcome"]:
+            yield f"its check {check['name']} is {check['outcome']}, with a row that is {rows}"
+
+
+def _contradictions_of_soak(soak: Mapping[str, Any]) -> Iterator[str]:
+    """What a soak says that does not follow from its rounds and problems."""
+    bad = [problem["round"] for problem in soak["problems"]]
+    if soak["first_bad_round"] != min(bad, default=None) or max(bad, default=0) > soak["rounds"]:
+        yield f"of {soak['rounds']} rounds {soak['first_bad_round']} is the first bad one, and problems are of {bad[:9]}"
+    outcome = "failed" if bad else "passed" if soak["repeated"] else "nothing compared"
+    if soak["outcome"] != outcome:
+        yield f"it is {soak['outcome']}, with {len(bad)} problems and {soak['repeated']} checks that repeated"
+
+
+def _repeated(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (f"{name} is there twice" for name, count in Counter(part["name"] for part in parts).items() if count > 1)
 
 
 def content_of(path: Path) -> bytes:
-    """The result.json in a folder, or that file. Raises InputError when it cannot be read."""
-    file = path / RESULT if path.is_dir() else path
-    with files.opened(file) as opened:
-        return opened.read(LARGEST + 1)
+    """The result.json in a folder, or that file, up to one byte too many. Raises InputError when it cannot be read."""
+    file = _file(path)
+    if not _is_there(file):
+        raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
+    try:
+        with files.opened(file) as opened:
+            return opened.read(LARGEST + 1)
+    except InputError as error:
+        raise InputError(f"{error}; remove it, or name another one") from error
+    except OSError as error:  # of a disk or a network file system
+        raise InputError(f"{file}: cannot be read: {error.strerror}; copy it to another disk") from error
+
+
+def _file(path: Path) -> Path:
+    """The result.json in a folder, else the path itself."""
+    return path / RESULT if os.path.isdir(path) and path.name != RESULT else path
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
     """The name of the node, where the manifest has one, and the content of result.json, compared with its checksum."""
+    from xpulab.fleet import bundle  # not in a gate, which has a fraction of a second
+
     made, contents = bundle.read(path, _IN_A_BUNDLE)
     if _IN_A_BUNDLE not in contents:
         raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
@@ -181,10 +275,10 @@ def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
 
 def _name_of(path: Path) -> str:
     """Of a folder its name, of a result.json that of its folder, of a bundle its name without the ending."""
-    absolute = path.resolve()
+    absolute = Path(os.path.abspath(path))
     if absolute.name == RESULT:
         return absolute.parent.name
-    return absolute.name if absolute.is_dir() else absolute.stem
+    return absolute.stem if absolute.suffix in (".zip", ".json") else absolute.name
 
 
 def _distinguished(runs: Sequence[Run]) -> list[Run]:

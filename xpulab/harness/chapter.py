@@ -116,10 +116,7 @@ def read_chapter(path: Path) -> Chapter:
 
 def read_notebook(path: Path) -> NotebookNode:
     """The notebook in a file; raises InputError with the file and line when it is not one."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+    text = files.read_text(path)
     try:
         json.loads(text)
         invalid: dict[str, Exception] = {}

@@ -35,6 +35,7 @@ from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.shares import Cards
 from xpulab.harness.watchdog import Watchdog, kernel_manager
 from xpulab.messages import N_
+from xpulab.records.origin import date_of_now
 from xpulab.records.record import METADATA_KEY, RED, record_in
 
 INTERRUPTED = "interrupted"
@@ -82,6 +83,7 @@ class Run:
     device, level, cards, seed: as in RunOptions. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
     is not named here, the cell's own output shows it. lacking: which place of the run could not be written when it had ended.
+    date: when that was, as records.origin.date_of_now; "" from an earlier version.
     """
 
     device: str
@@ -92,6 +94,7 @@ class Run:
     stopped: str | None
     seed: int = 0
     lacking: str = ""
+    date: str = ""
 
 
 OnStart = Callable[[Plan], None]
@@ -159,7 +162,8 @@ class Execution:
 
         def write(stopped: str | None, lacking: str = "") -> None:
             asked = (options.device, options.level, options.cards)
-            run = Run(*asked, round(time.monotonic() - started, 2), plan.budget_seconds, stopped, options.seed, lacking)
+            seconds = round(time.monotonic() - started, 2)
+            run = Run(*asked, seconds, plan.budget_seconds, stopped, options.seed, lacking, date_of_now())
             notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
             files.replace_text(executed, nbformat.writes(notebook) + "\n")
 

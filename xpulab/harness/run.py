@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import nbformat
 from nbformat import NotebookNode
 from rich.console import Console
 
@@ -16,6 +16,7 @@ from xpulab.doctor.meant import LostAccelerator
 from xpulab.doctor.remedies import by_id, match
 from xpulab.errors import InputError
 from xpulab.harness import places, report, run_file
+from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import INTERRUPTED, KILLED, Execution, RunOptions
 from xpulab.harness.explain import explanation
 from xpulab.harness.fork_server import ImportHangs, Started, kernel_environment
@@ -23,10 +24,12 @@ from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import Result
 from xpulab.messages import N_, shown
-from xpulab.records.record import METADATA_KEY, RED
+from xpulab.records.origin import date_of_now, seconds_of
+from xpulab.records.record import RED
 
-_OF_ANOTHER_RUN = (report.RESULT, "notebooks", run_file.NAME)
-"""What a folder for reports must not hold."""
+_NOTEBOOKS = "notebooks"
+_WRITTEN = (run_file.NAME, _NOTEBOOKS, *report.FILES)
+"""What a run writes into its folder."""
 
 _OF_THE_END = ("KeyboardInterrupt", "NotebookIsRed")
 """Exceptions that are no finding of a cell: Ctrl-C, and the verdict on checks that are red by themselves."""
@@ -63,6 +66,7 @@ def run(
     """
     if resumed:
         run_file.require_same(folder, plans, options)
+        _make_for_notebooks(folder)
     else:
         run_file.write(folder, plans, options)
     started, interrupted, boot = time.monotonic(), False, run_file.boot_of(folder)
@@ -71,7 +75,7 @@ def run(
     try:
         with kernel_environment(options.device, server) as environment:
             progress = Progress(console)
-            execution = Execution(options, folder / "notebooks", environment, on_start=progress.start)
+            execution = Execution(options, folder / _NOTEBOOKS, environment, on_start=progress.start)
             try:
                 for plan, executed in execution.run(left, jobs):
                     verdicts[plan.name] = judge(plan, executed)
@@ -89,7 +93,9 @@ def run(
         rest = (plan for plan in left if plan.name not in verdicts)
         verdicts |= {plan.name: replace(not_run(plan, "missing", text), explanations=around) for plan in rest}
     ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
-    result = Result(options, ended, time.monotonic() - started, folder, boot=boot)
+    dates = [verdict.run.date for verdict in ended if resumed and verdict.run and verdict.run.date]
+    date = min([*dates, date_of_now()], key=seconds_of)
+    result = Result(options, ended, time.monotonic() - started, folder, date, boot=boot)
     try:
         report.write(result)
     except OSError as error:
@@ -156,7 +162,7 @@ def require_finished(plans: Sequence[Plan], options: RunOptions, folder: Path) -
 
 def executed_of(plan: Plan, folder: Path) -> Path:
     """The executed notebook in the folder of a run."""
-    return folder / "notebooks" / f"{plan.name}.ipynb"
+    return folder / _NOTEBOOKS / f"{plan.name}.ipynb"
 
 
 def _of_interrupted(plan: Plan, folder: Path) -> Verdict:
@@ -173,13 +179,14 @@ def _known(plan: Plan, options: RunOptions, folder: Path) -> Verdict | None:
         facts = {"needed": plan.cards, "allowed": options.cards}
         return not_run(plan, "skipped", N_("it needs {needed} cards, and --cards allows {allowed}", **facts))
     try:
-        executed = nbformat.read(executed_of(plan, folder), as_version=4)
-    except (OSError, ValueError, nbformat.ValidationError, AttributeError, KeyError):  # none, or damaged by a power failure
+        executed = read_notebook(executed_of(plan, folder))
+    except InputError:  # none, or damaged by a power failure
         return None
     verdict = judge(plan, executed_of(plan, folder))
-    stopped = executed.metadata.get(METADATA_KEY, {}).get("run", {}).get("stopped")
+    if verdict.run is None or not verdict.run.date or verdict.no_verdict:
+        return None
     was_red = any(record.outcome in RED - {"missing"} for record in verdict.records) or any(map(_has_raised, executed.cells))
-    return verdict if not verdict.no_verdict and (was_red or stopped not in (INTERRUPTED, KILLED)) else None
+    return verdict if was_red or verdict.run.stopped not in (INTERRUPTED, KILLED) else None
 
 
 def _has_raised(cell: NotebookNode) -> bool:
@@ -187,20 +194,33 @@ def _has_raised(cell: NotebookNode) -> bool:
     return any(output.output_type == "error" and output.ename not in _OF_THE_END for output in cell.get("outputs", []))
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder for a run. Raises InputError when it holds another run or cannot be written."""
+def prepare(folder: Path, *more: str) -> None:
+    """Make the folder for a run. more: names of what is written there beside that.
+
+    Raises InputError when the folder holds something that would be overwritten, or cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(_holds_something(folder / name) for name in _OF_ANOTHER_RUN):
+        if there := next((name for name in (*_WRITTEN, *more) if _holds_something(folder / name)), None):
+            facts = {"folder": folder, "there": there}
+            another = N_("{folder}: holds another run, or a file of yours: there is {there} already", **facts)
             remedy = N_("name another folder with --out, remove that one, or go on with it: --resume")
-            raise InputError(N_("{folder}: holds another run; {remedy}", folder=folder, remedy=remedy))
-        (folder / "notebooks").mkdir(exist_ok=True)
+            raise InputError(N_("{another}; {remedy}", another=another, remedy=remedy))
+        _make_for_notebooks(folder)
     except OSError as error:
         why = N_("{folder}: cannot be written: {strerror}", folder=folder, strerror=error.strerror)
         raise InputError(N_("{why}; name another folder with --out", why=why)) from error
     places.require(folder)
 
 
+def _make_for_notebooks(folder: Path) -> None:
+    """Make the folder for the executed notebooks. Raises InputError for a link: a run writes into its own folder only."""
+    notebooks = folder / _NOTEBOOKS
+    if notebooks.is_symlink():
+        raise InputError(N_("{notebooks}: is a link; remove it, or name another folder with --out", notebooks=notebooks))
+    notebooks.mkdir(exist_ok=True)
+
+
 def _holds_something(path: Path) -> bool:
-    """Whether there is a file, or a folder that is not empty: a run that was killed in `prepare` leaves an empty one."""
-    return any(path.iterdir()) if path.is_dir() else path.exists()
+    """Whether a file, link or folder is there, but no empty folder: a run that was killed in `prepare` leaves one."""
+    return any(path.iterdir()) if path.is_dir() and not path.is_symlink() else os.path.lexists(path)

@@ -16,7 +16,7 @@ from typing import Any
 import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import Plan, make_plans
@@ -49,7 +49,7 @@ def read(folder: Path) -> tuple[list[Plan], RunOptions]:
 def boot_of(folder: Path) -> str | None:
     """The boot of this machine in which the run in the folder began; None when that was not the present one."""
     began = _stored(folder)["boot"]
-    return began if began == boot_id(system_root()) else None
+    return began if began == boot_id() else None
 
 
 def _stored(folder: Path) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _asked(plans: Sequence[Plan], options: RunOptions) -> dict[str, Any]:
         "schema": SCHEMA,
         "options": stored,
         "machine": platform.node(),
-        "boot": boot_id(system_root()),
+        "boot": boot_id(),
         "versions": {"xpulab": xpulab.__version__, **installed_versions((*WHEELS, "paddlenlp", SUCCESSOR, "numpy"))},
         "notebooks": {plan.name: _digest_of(plan) for plan in plans},
     }

@@ -1,9 +1,7 @@
 """Which kernels a step launches: name, type and the place that Paddle chose, forward, backward and optimizer.
 
-    log = KernelLog()
-    log.begin()
-    step()
-    launches = log.end()
+    with logged() as launches:
+        step()
 
 Paddle logs each choice of a kernel at verbosity 6 ("matmul API kernel key: [CPU, NCHW, float32]"), and at verbosity 1 each
 kernel that a device lacks ("missing XPU kernel: ..., fallbacking to CPU one!"). Both go to standard error, a file meanwhile.
@@ -18,18 +16,18 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import paddle
 from paddle.base import core
 
 from xpulab.operators.recorder import caller, replaced_operators
+from xpulab.sim.attach import captured_stderr
 
 VERBOSITY = 6
 """Of Paddle's log; below it there is no line for a kernel that the device has."""
@@ -56,46 +54,28 @@ class Launch:
     caller: str
 
 
-class KernelLog:
-    """Logs from begin() to end(), once; what the process writes to standard error meanwhile is lost."""
+@contextmanager
+def logged() -> Iterator[list[Launch]]:
+    """Log the kernels that are launched inside the block; at its end they are in the list, the most frequent first.
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - from begin() to end()
-        self._is_inside = False
-        self._end = ExitStack()
-
-    def begin(self) -> None:
-        """Mark operators, and send standard error to a file."""
-        self._end.enter_context(replaced_operators(self._marking))
-        self._end.enter_context(_shows_information())
-        stderr = os.dup(2)
-        self._end.callback(os.close, stderr)
-        self._end.callback(os.dup2, stderr, 2)
-        os.dup2(self._file.fileno(), 2)
-        self._end.callback(core.set_vlog_level, {"*": 0})
+    What the process writes to standard error meanwhile is lost.
+    """
+    found: list[Launch] = []
+    with replaced_operators(_marked), _shows_information(), captured_stderr() as lines:
         core.set_vlog_level({"*": VERBOSITY})
+        try:
+            yield found
+        finally:
+            core.set_vlog_level({"*": 0})
+    found += launches(lines)
 
-    def end(self) -> list[Launch]:
-        """Everything as it was before; the kernels, the most frequent first."""
-        self._end.close()
-        with self._file:
-            self._file.seek(0)
-            lines = self._file.read().decode(errors="replace").splitlines()
-        return launches(lines)
 
-    def _marking(self, owner: str, name: str, function: Callable) -> Callable:
-        def operator(*arguments: Any, **named: Any) -> Any:
-            if self._is_inside:
-                return function(*arguments, **named)
-            self._is_inside = True
-            os.write(2, f"\n{_MARK}{caller()}\n".encode())
-            try:
-                return function(*arguments, **named)
-            finally:
-                os.write(2, f"\n{_MARK}\n".encode())
-                self._is_inside = False
-
-        return operator
+def _marked(_owner: str, _name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
+    os.write(2, f"\n{_MARK}{caller()}\n".encode())
+    try:
+        return function(*arguments, **named)
+    finally:
+        os.write(2, f"\n{_MARK}\n".encode())
 
 
 def launches(lines: Iterable[str]) -> list[Launch]:

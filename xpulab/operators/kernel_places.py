@@ -16,7 +16,7 @@ from xpulab import files
 from xpulab.chapters.shared.operator_tester import strides
 from xpulab.checks.ledger import ledger
 from xpulab.operators import prediction
-from xpulab.operators.kernel_log import KernelLog, Launch
+from xpulab.operators.kernel_log import Launch, logged
 
 
 def launches_of(step: Callable[[], Any]) -> list[Launch]:
@@ -25,29 +25,22 @@ def launches_of(step: Callable[[], Any]) -> list[Launch]:
     Views are copies meanwhile, as recipes for XPUs set it, and results get other names: do not log a step of an optimizer that
     is saved afterwards.
     """
-    log = KernelLog()
-    with strides(0):
-        log.begin()
-        try:
-            step()
-        finally:
-            launches = log.end()
+    with strides(0), logged() as launches:
+        step()
     return launches
 
 
-def on_a_p800(launches: Sequence[Launch]) -> None:
-    """Print where a P800 would compute these kernels: what is not on the card with what to write instead, then the counts."""
+def shown(step: Callable[[], Any]) -> list[Launch]:
+    """Run the step, print where a P800 would compute its kernels, and return them.
+
+    What is not on the card is printed with what to write instead, then the counts.
+    """
+    launches = launches_of(step)
     report = prediction.predict(prediction.kernels_here(launches, ledger.device or "cpu"))
     for row in report["kernels"]:
         row["caller"] = row["caller"].rpartition("site-packages/")[2].removeprefix(f"{files.ROOT}/")
     print(prediction.format_places(report))
     print(f"predicted from {report['source']}; not run on a card")
-
-
-def shown(step: Callable[[], Any]) -> list[Launch]:
-    """Run the step, print where a P800 would compute its kernels, and return them."""
-    launches = launches_of(step)
-    on_a_p800(launches)
     return launches
 
 

@@ -16,6 +16,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +46,8 @@ class Steps:
         self.taken = 0
         self._job = job
         self._inside = False
-        self._recorder: Any = None
+        self._found: list[Any] = []
+        self._recorder: ExitStack | None = None
 
     def install(self, paddle: ModuleType) -> None:
         """Select the device, and count the steps of every class of optimizers, also of those that are defined later."""
@@ -74,7 +76,7 @@ class Steps:
                 self._inside = False
             self.taken += 1
             if self._recorder:
-                finish(self._job, self._recorder)
+                finish(self._job, self._recorder, self._found)
             self._begin_if_next()
             return result
 
@@ -84,14 +86,15 @@ class Steps:
         if self.taken == self._job["step"] - 1:
             from xpulab.operators import kernel_log, recorder
 
-            self._recorder = kernel_log.KernelLog() if self._job["wants"] == "kernels" else recorder.Recorder()
-            self._recorder.begin()
+            recording = kernel_log.logged() if self._job["wants"] == "kernels" else recorder.recording()
+            self._recorder = ExitStack()
+            self._found = self._recorder.enter_context(recording)
 
 
-def finish(job: dict[str, Any], recorder: Any) -> None:
-    """Compare what was recorded, or list the kernels; write the result and end this process."""
+def finish(job: dict[str, Any], recorder: ExitStack, found: list[Any]) -> None:
+    """Compare what was recorded, or list the kernels; write the result and end this process. found: filled by the end of it."""
     try:
-        found = recorder.end()
+        recorder.close()
         if job["wants"] == "kernels":
             from xpulab.operators.prediction import kernels_here
 
@@ -102,7 +105,7 @@ def finish(job: dict[str, Any], recorder: Any) -> None:
             from xpulab.operators.table import findings
 
             paddle.set_device(job["place"])
-            report = findings(found, job["device"])
+            report = findings(tuple(found), job["device"])
         write(job, {"status": "done", **report})
     except BaseException as error:
         write(job, {"status": "failed", "detail": "".join(traceback.format_exception(error))})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,63 +41,37 @@ _FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(pa
 
 def record(step: Callable[[], Any]) -> Recording:
     """The operators that step() calls. It should be the second step: the first also makes the optimizer's state."""
-    recorder = Recorder()
-    recorder.begin()
-    try:
+    with recording() as found:
         step()
-    finally:
-        recording = recorder.end()
-    return recording
+    return tuple(found)
 
 
-class Recorder:
-    """Records from begin() to end(); once."""
+@contextmanager
+def recording() -> Iterator[list[Call]]:
+    """Record the operators that are called inside the block; at its end they are in the list."""
+    calls, found = dict[tuple, Call](), list[Call]()
 
-    def __init__(self) -> None:
-        self._calls: dict[tuple, Call] = {}
-        self._local = threading.local()
-        self._end = ExitStack()
-
-    def begin(self) -> None:
-        """Replace the operators."""
-        self._end.enter_context(replaced_operators(self._recording))
-
-    def end(self) -> Recording:
-        """Put the operators back; what was recorded."""
-        self._end.close()
-        return tuple(self._calls.values())
-
-    def _recording(self, owner: str, name: str, function: Callable) -> Callable:
-        def operator(*arguments: Any, **named: Any) -> Any:
-            if getattr(self._local, "inside", False):
-                return function(*arguments, **named)
-            self._local.inside = True
-            try:
-                key, call = self._call(owner, name, arguments, named)
-                result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
-                self._count(key, call, arguments, result)
-            finally:
-                self._local.inside = False
-            return result
-
-        return operator
-
-    def _call(self, owner: str, name: str, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, Call]:
-        """The key of a call, and the same call of before, or a new one with the ranges that the tensors have now."""
-        call = Call(owner, name, arguments, tuple(named.items()), amp=_amp(), count=0)
-        is_learning = paddle.is_grad_enabled()
-        bare = call.changed(lambda value: _described(value, is_learning))
-        key = (owner, name, repr(bare.arguments), repr(bare.named), call.amp)
-        if key in self._calls:
-            return key, self._calls[key]
-        return key, replace(call.changed(lambda value: _with_range(_described(value, is_learning), value)), caller=caller())
-
-    def _count(self, key: tuple, call: Call, arguments: tuple, result: Any) -> None:
-        """Count a call; the first time with its results."""
+    def noted(owner: str, name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
+        bare = _call(owner, name, arguments, named, lambda spec, _: spec)
+        key = (owner, name, repr(bare.arguments), repr(bare.named), bare.amp)
+        call = calls.get(key) or replace(_call(owner, name, arguments, named, _with_range), caller=caller())
+        result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
         if not call.count:
-            found = [_described(each, True) for each in results_of(call.is_in_place, arguments, result)]
-            call = replace(call, results=tuple(each if isinstance(each, TensorSpec) else None for each in found))
-        self._calls[key] = replace(call, count=call.count + 1)
+            described = [_described(each, True) for each in results_of(call.is_in_place, arguments, result)]
+            call = replace(call, results=tuple(each if isinstance(each, TensorSpec) else None for each in described))
+        calls[key] = replace(call, count=call.count + 1)
+        return result
+
+    with replaced_operators(noted):
+        yield found
+    found.extend(calls.values())
+
+
+def _call(owner: str, name: str, arguments: tuple, named: dict[str, Any], extend: Callable[[Any, Any], Any]) -> Call:
+    """The call, not counted, with what extend(specification, argument) makes of each specification of a tensor."""
+    is_learning = paddle.is_grad_enabled()
+    call = Call(owner, name, arguments, tuple(named.items()), amp=_amp(), count=0)
+    return call.changed(lambda value: extend(_described(value, is_learning), value))
 
 
 def results_of(is_in_place: bool, arguments: tuple, result: Any) -> list[Any]:
@@ -115,12 +89,26 @@ def has_elements_or_is_empty(value: Any) -> bool:
 
 
 @contextmanager
-def replaced_operators(wrap: Callable[[str, str, Callable], Callable]) -> Iterator[None]:
-    """Inside the block every operator is what wrap(owner, name, operator) returns."""
+def replaced_operators(call: Callable[[str, str, Callable, tuple, dict[str, Any]], Any]) -> Iterator[None]:
+    """Inside the block an operator is call(owner, name, operator, arguments, named arguments), unless another one calls it."""
+    local = threading.local()
+
+    def replacement(owner: str, name: str, function: Callable) -> Callable:
+        def operator(*arguments: Any, **named: Any) -> Any:
+            if getattr(local, "inside", False):
+                return function(*arguments, **named)
+            local.inside = True
+            try:
+                return call(owner, name, function, arguments, named)
+            finally:
+                local.inside = False
+
+        return operator
+
     before = [(label, name, function) for label, owner in OWNERS.items() for name, function in _operators(label, owner)]
     try:
         for label, name, function in before:
-            operator = wrap(label, name, function)
+            operator = replacement(label, name, function)
             operator.__name__, operator.__doc__ = name, function.__doc__
             setattr(OWNERS[label], name, operator)
         yield

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from xpulab.errors import InputError
+from xpulab import files
 
 
 def root() -> Path:
     """The folder of prepared models: $XPULAB_MODELS, else $XDG_CACHE_HOME/xpulab/models, by default ~/.cache/xpulab/models."""
-    if own := os.environ.get("XPULAB_MODELS"):
-        return Path(own)
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "xpulab" / "models"
+    return files.cache_folder("XPULAB_MODELS", "models")
 
 
 FORMAT = 1
@@ -28,32 +20,6 @@ FORMAT = 1
 def folder_of_release(name: str) -> Path:
     """Where the prepared model of a release is, or will be."""
     return root() / f"{name}-{FORMAT}"
-
-
-@contextmanager
-def built(target: Path) -> Iterator[Path | None]:
-    """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
-
-    One process at a time builds a target; None is yielded where another one has built it meanwhile.
-    Raises InputError when the cache cannot be written.
-    """
-    folder = target.with_name(f".{target.name}.unfinished")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.with_name(f".{target.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
-            if target.is_dir():
-                yield None
-                return
-            try:
-                folder.mkdir()
-                yield folder
-                folder.replace(target)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error}; set XDG_CACHE_HOME to a folder with room") from error
 
 
 def sha256_of(path: Path) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,6 @@ import safetensors
 from xpulab.errors import InputError
 from xpulab.pretrained.paddle_class import compare_shapes, model_class, shapes_of, stored_shapes
 from xpulab.pretrained.torch_folder import INDEX, Weight
-
-
-@dataclass(frozen=True)
-class PaddleWeight:
-    """Where a weight goes: its name in Paddle, and whether its matrix is transposed."""
-
-    name: str
-    transposed: bool
 
 
 def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping[str, Any], source: Path, folder: Path) -> None:
@@ -47,21 +38,20 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def targets_of(config: Mapping[str, Any]) -> dict[str, PaddleWeight]:
-    """By the name of a weight in transformers, where it goes in PaddleNLP's class of the same name."""
+def targets_of(config: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+    """By the name of a weight in transformers its name in PaddleNLP's class of the same name, and whether it is transposed."""
     model, name = model_class(config), config["architectures"][0]
     mappings = model._get_name_mappings(model.config_class.from_dict(dict(config)))
     if any(each.action not in (None, "transpose") for each in mappings):
         raise InputError(f"{name}: PaddleNLP stores a weight in another shape, which cannot be converted here")
-    return {each.source_name: PaddleWeight(each.target_name, each.action == "transpose") for each in mappings}
+    return {each.source_name: (each.target_name, each.action == "transpose") for each in mappings}
 
 
-def _converted(weight: Weight, targets: Mapping[str, PaddleWeight], config: Mapping[str, Any]) -> Weight:
-    target = targets.get(weight.name)
-    if target is None:
+def _converted(weight: Weight, targets: Mapping[str, tuple[str, bool]], config: Mapping[str, Any]) -> Weight:
+    if weight.name not in targets:
         raise InputError(f"weight {weight.name!r} is none of {config['architectures'][0]}; is config.json that of this model?")
-    values = weight.values.T if target.transposed else weight.values
-    return Weight(target.name, weight.kind, np.ascontiguousarray(values))
+    name, is_transposed = targets[weight.name]
+    return Weight(name, weight.kind, np.ascontiguousarray(weight.values.T if is_transposed else weight.values))
 
 
 def _write(weights: list[Weight], path: Path) -> None:

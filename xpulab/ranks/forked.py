@@ -15,7 +15,6 @@ from xpulab import warm
 from xpulab.ranks import environment
 
 _ENTRY = "xpulab.ranks.inside:forked"
-_ANSWER_SECONDS = 120.0
 _own: tuple[int, warm.ForkServer] | None = None
 """The fork server that this process started, with its process id: a process that was forked from it owns none."""
 _one_at_a_time = threading.Lock()
@@ -35,7 +34,7 @@ class Forked:
                 self._fork(os.environ.get(warm.ADDRESS) or _own_address(), address, n, device, base)
             except warm.ForkServerGone:
                 self.close()
-                self._fork(_own_address(anew=True), address, n, device, base)
+                self._fork(_own_address(), address, n, device, base)
         except BaseException:
             self.close()
             raise
@@ -81,19 +80,12 @@ class Forked:
             self._workers.append(worker)
 
 
-def _own_address(anew: bool = False) -> str:
-    """The address of this process's own fork server, which ends with it; it is started where there is none. anew: again."""
+def _own_address() -> str:
+    """The address of this process's own fork server, which ends with it; it is started where none is running."""
     global _own
     with _one_at_a_time:
-        if _own is None or _own[0] != os.getpid() or (anew and not _answers(_own[1].address)):
+        if _own is None or _own[0] != os.getpid() or _own[1].has_ended:
             fork_server = warm.ForkServer()
             atexit.register(fork_server.close)
             _own = (os.getpid(), fork_server)
         return _own[1].address
-
-
-def _answers(address: str) -> bool:
-    try:
-        return warm.answers(address, _ANSWER_SECONDS)
-    except (warm.ForkServerGone, TimeoutError):
-        return False

@@ -34,18 +34,12 @@ def prepare() -> None:
     Call it in every rank, after importing Paddle and before init_parallel_env.
     """
     from paddle.base import core
+    from paddle.distributed import collective
 
     create = core.create_or_get_global_tcp_store
     core.create_or_get_global_tcp_store = lambda: when_rank_0_listens(
         create, int(os.environ["PADDLE_MASTER"].rpartition(":")[2])
     )
-    give_groups_stores()
-
-
-def give_groups_stores() -> None:
-    """From here on gloo groups that this rank makes share no store, so none reads the address of an earlier one."""
-    from paddle.distributed import collective
-
     collective._new_process_group_impl = _in_a_store_of_its_own(collective._new_process_group_impl)
 
 

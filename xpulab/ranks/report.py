@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xpulab.checks.ledger import ledger
 from xpulab.doctor.remedies import match, remedy_on
 from xpulab.ranks import root_cause, stacks
-from xpulab.ranks.outcome import ABSENT, KILLED, RAISED, RETURNED, Rank, RunOutcome
+from xpulab.ranks.outcome import ABSENT, KILLED, RETURNED, Rank, RunOutcome
 
 _PRINTED_CHARACTERS = 1500
 _OF_PADDLE = re.compile(r"(?m)^=+ Modified FLAGS detected =+\n(?:FLAGS\(.*\n)*=+\n")
@@ -24,8 +24,7 @@ class RankReport:
 
     outcome: "returned", "raised", "killed" (by a signal, or it ended without an error message), "late" (still at work when
     the run was ended) or "absent" (it never started). reason: one line. detail: its traceback, or its stack. step: what it
-    last called ranks.step() with, or "". at: seconds from when the first rank entered the function to this one's end, 0.0
-    when it was late or absent. printed: the end of its output.
+    last called ranks.step() with, or "". printed: the end of its output.
     """
 
     rank: int
@@ -33,7 +32,6 @@ class RankReport:
     reason: str
     detail: str
     step: str
-    at: float
     printed: str
 
 
@@ -73,14 +71,12 @@ def failure_of(run: RunOutcome) -> RanksFailed | RanksInterrupted:
 
 
 def _report(run: RunOutcome, rank: Rank) -> RankReport:
-    ended = rank.outcome in (RETURNED, RAISED, KILLED)
     return RankReport(
         rank=rank.number,
         outcome=rank.outcome,
         reason=_reason(run, rank),
         detail=stacks.with_cells(rank.raised.trace) if rank.raised else rank.stack.text,
         step=rank.steps[-1] if rank.steps else "",
-        at=round(max(0.0, rank.at - run.started), 3) if ended else 0.0,
         printed=_OF_PADDLE.sub("", rank.printed)[-_PRINTED_CHARACTERS:],
     )
 

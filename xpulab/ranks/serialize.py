@@ -58,20 +58,11 @@ def _not_serializable(function: Callable[..., Any], arguments: tuple) -> str:
     name = getattr(function, "__name__", repr(function))
     used = getattr(function, "__globals__", {})
     parts = {f"argument {number} of {name}()": value for number, value in enumerate(arguments, start=1)}
-    parts |= {f"{each!r} of the notebook, which {name}() uses": used[each] for each in _names_in(function) if each in used}
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    parts |= {f"{each!r} of the notebook, which {name}() uses": used[each] for each in names if each in used}
     for part, value in parts.items():
-        if not _is_serializable(value):
+        try:
+            dumps(value)
+        except Exception:
             return f"{part}, a {type(value).__name__}: make it inside the function; as it is it"
     return f"the function {name}()"
-
-
-def _names_in(function: Callable[..., Any]) -> tuple[str, ...]:
-    return getattr(getattr(function, "__code__", None), "co_names", ())
-
-
-def _is_serializable(value: Any) -> bool:
-    try:
-        dumps(value)
-    except Exception:
-        return False
-    return True

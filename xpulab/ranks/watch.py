@@ -93,7 +93,7 @@ class Watch:
         """listener: where the ranks connect; it is closed unless all of them stay."""
         self._ranks = [Rank(number) for number in range(n)]
         self._limit, self._job, self._listener = time_limit, job, listener
-        self._messages: queue.SimpleQueue[tuple[Connection, tuple[str, float, Any]] | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[Rank, str, float, Any] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._interrupted = False
 
@@ -151,14 +151,15 @@ class Watch:
 
     def _receive(self, connection: Connection) -> None:
         """In a thread: give a rank its job, and take what it sends until it has ended."""
-        with connection:
+        with connection, contextlib.suppress(EOFError, OSError):
+            _, at, (number, pid) = connection.recv()
+            rank = self._ranks[number]
+            self._messages.put((rank, "hello", at, (pid, connection)))
             with contextlib.suppress(EOFError, OSError):
-                hello = connection.recv()
-                self._messages.put((connection, hello))
                 connection.send(self._job)
                 while True:
-                    self._messages.put((connection, connection.recv()))
-            self._messages.put((connection, ("gone", time.monotonic(), None)))
+                    self._messages.put((rank, *connection.recv()))
+            self._messages.put((rank, "gone", time.monotonic(), None))
 
     def _until_done(self) -> float:
         """Listen to the ranks until all are done, one has failed and the others had their chance, or the time is over.
@@ -189,27 +190,21 @@ class Watch:
         for rank in self._ranks:
             self._note_end(rank)
 
-    def _take(self, connection: Connection, message: tuple[str, float, Any]) -> None:
-        kind, at, value = message
+    def _take(self, rank: Rank, kind: str, at: float, value: Any) -> None:
         if kind == "hello":
-            number, pid = value
-            rank = self._ranks[number]
-            rank.pid, rank.connection, rank.is_connected = pid, connection, True
-            return
-        for rank in self._ranks:
-            if rank.connection is connection:
-                if kind == "entered":
-                    rank.entered = True
-                elif kind == "step":
-                    rank.steps.append(value)
-                elif kind == "returned":
-                    rank.value, rank.at = value, at
-                elif kind == "raised":
-                    rank.raised, rank.at = value, at
-                elif kind == "stays":
-                    rank.stays, rank.ended, rank.at = True, True, rank.at or at
-                elif kind == "gone":
-                    rank.is_connected, rank.at = False, rank.at or at
+            (rank.pid, rank.connection), rank.is_connected = value, True
+        elif kind == "entered":
+            rank.entered = True
+        elif kind == "step":
+            rank.steps.append(value)
+        elif kind == "returned":
+            rank.value, rank.at = value, at
+        elif kind == "raised":
+            rank.raised, rank.at = value, at
+        elif kind == "stays":
+            rank.stays, rank.ended, rank.at = True, True, rank.at or at
+        elif kind == "gone":
+            rank.is_connected, rank.at = False, rank.at or at
 
     def _note_end(self, rank: Rank) -> None:
         if not rank.ended:
@@ -232,7 +227,7 @@ class Watch:
         self._take_steps(signalled)
         for rank in self._ranks:
             rank.is_late = rank in late
-            rank.printed = self._printed_by(rank)
+            rank.printed = _end_of(self._starter.folder / f"workerlog.{rank.number}")
         launcher_log = self._starter.launcher_log()
         self._kill_all()
         return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
@@ -242,7 +237,7 @@ class Watch:
         with contextlib.suppress(queue.Empty):
             while True:
                 message = self._messages.get_nowait()
-                if message is not None and message[1][0] == "step" and message[1][1] < before:
+                if message is not None and message[1] == "step" and message[2] < before:
                     self._take(*message)
 
     def _let_end(self) -> None:
@@ -289,20 +284,19 @@ class Watch:
                 return
             psutil.wait_procs(found, _READ_SECONDS)
 
-    def _printed_by(self, rank: Rank) -> str:
-        try:
-            with (self._starter.folder / f"workerlog.{rank.number}").open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
-                return file.read().decode(errors="replace")
-        except FileNotFoundError:
-            return ""
-
     def _written_by(self, rank: Rank) -> str:
-        """All that faulthandler has written in this rank so far."""
-        try:
-            return stack_file(self._starter.folder, rank.number).read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
+        """What faulthandler has written in this rank so far."""
+        return _end_of(stack_file(self._starter.folder, rank.number))
+
+
+def _end_of(path: Path) -> str:
+    """The last _OUTPUT_BYTES of a file as text; "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _marked(address: str) -> Iterator[psutil.Process]:

@@ -6,8 +6,7 @@ part of a run that names no notebook: `env/validate.sh NUMBER` makes its environ
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.metadata import distributions
 
 from xpulab.devices import WHEELS
@@ -24,22 +23,18 @@ def present() -> str:
     return next((name for name, package in PACKAGES.items() if installed_version(package)), "")
 
 
-def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
-    """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions. search_path: as below."""
-    return installed_versions(WHEELS, search_path)
+def installed_frameworks() -> dict[str, str]:
+    """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions."""
+    return installed_versions(WHEELS)
 
 
-def installed_versions(names: Iterable[str], search_path: Sequence[str] | None = None) -> dict[str, str]:
-    """The installed ones of these distributions, in their order, with their versions. search_path: as below."""
-    found = {name: installed_version(name, search_path) for name in names}
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """The installed ones of these distributions, in their order, with their versions."""
+    found = {name: installed_version(name) for name in names}
     return {name: version for name, version in found.items() if version is not None}
 
 
-def installed_version(package: str, search_path: Sequence[str] | None = None) -> str | None:
-    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed.
-
-    search_path: the folders to look in; None is sys.path.
-    """
+def installed_version(package: str) -> str | None:
+    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed."""
     names = WHEELS if package == "paddle" else (package,)
-    folders = list(sys.path if search_path is None else search_path)
-    return next((found.version for name in names for found in distributions(name=name, path=folders)), None)
+    return next((found.version for name in names for found in distributions(name=name)), None)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 
 from xpulab import files
 
@@ -16,9 +14,14 @@ VARIABLES = ("XPULAB_NODE", "SLURMD_NODENAME", "NODE_NAME")
 name of a pod is another one."""
 
 
-def node_name(environ: Mapping[str, str] = os.environ) -> str:
+def node_name() -> str:
     """The scheduler's name of this node, else its host name."""
-    return next((environ[name] for name in VARIABLES if environ.get(name)), platform.node())
+    return next((os.environ[name] for name in VARIABLES if os.environ.get(name)), platform.node())
+
+
+def date_of_now() -> str:
+    """The present date as results have it, in local time with its offset from UTC: "2026-11-22T03:10:00+00:00"."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def seconds_of(date: str) -> float:
@@ -29,11 +32,11 @@ def seconds_of(date: str) -> float:
     return read.timestamp()
 
 
-def commit(root: Path = files.ROOT) -> str:
+def commit() -> str:
     """Of this repository, with a plus behind it when something was changed; "unknown" outside one."""
     try:
         asked = [
-            subprocess.run(["git", "-C", str(root), *what], capture_output=True, text=True, timeout=20, check=True)
+            subprocess.run(["git", "-C", str(files.ROOT), *what], capture_output=True, text=True, timeout=20, check=True)
             for what in (("rev-parse", "--short=10", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
         ]
     except (OSError, subprocess.SubprocessError):

@@ -41,6 +41,9 @@ COMPARED = frozenset({"passed", "failed", "broken", "known", "fixed", "predicted
 RIGHT = frozenset({"passed", "fixed", "refuted"})
 """The outcomes of a value that is right."""
 
+GREEN_NOTEBOOKS = frozenset({"passed", "partial"})
+"""The outcomes of a notebook that is green."""
+
 _GREEN = frozenset(OUTCOMES) - RED
 _WORST_FIRST = ("broken", "failed", "missing", "predicted", "refuted", "fixed", "known", "passed", "skipped")
 
@@ -222,6 +225,12 @@ def is_compared(record: Record) -> bool:
 def is_green(records: Sequence[Record]) -> bool:
     """Whether at least one check compared a value and none is failed, broken or missing."""
     return any(map(is_compared, records)) and all(record.outcome in _GREEN for record in records)
+
+
+def is_green_run(notebooks: Iterable[str]) -> bool:
+    """Whether, of notebooks with these outcomes, at least one is green, and every other one is green or was not to run here."""
+    outcomes = set(notebooks)
+    return bool(outcomes & GREEN_NOTEBOOKS) and outcomes <= {*GREEN_NOTEBOOKS, "skipped"}
 
 
 def worst(outcomes: Iterable[str]) -> str:

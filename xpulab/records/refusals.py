@@ -9,16 +9,14 @@ that is not declared is red, whatever its words. `format_undeclared` gives the e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from xpulab import files, processor
 from xpulab.devices import judged_as
 from xpulab.records.environments import installed_version
-from xpulab.records.known_issues import are_installed, check_specifier, with_tuples
+from xpulab.records.known_issues import are_installed, with_tuples
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,14 @@ def load(path: Path | None = None) -> tuple[Refusal, ...]:
 
     Raises InputError with file and line when it does not fit data/schema/refusals.schema.json.
     """
-    path = path or files.data("refusals.yaml")
-    entries: list[dict[str, Any]] = files.load_yaml(path, files.data("schema", "refusals.schema.json"))
-    for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
-        check_specifier(wanted, path)
+    entries = files.load_yaml(path or files.data("refusals.yaml"), files.data("schema", "refusals.schema.json"))
     return tuple(Refusal(**with_tuples(entry)) for entry in entries)
 
 
 @cache
 def refusal(device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> Refusal | None:
     """The entry that declares this call as one that the device lacks, or None."""
-    return next((entry for entry in _listed(load) if entry.concerns(device, call, dtype, reduction, form)), None)
+    return next((entry for entry in _listed() if entry.concerns(device, call, dtype, reduction, form)), None)
 
 
 def format_undeclared(error: str, device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
@@ -96,6 +91,6 @@ def format_undeclared(error: str, device: str, call: str, dtype: str = "", reduc
 
 
 @cache
-def _listed(load_list: Callable[[], Sequence[Refusal]]) -> tuple[Refusal, ...]:
+def _listed() -> tuple[Refusal, ...]:
     """The list, loaded once in a process."""
-    return tuple(load_list())
+    return load()

@@ -215,9 +215,9 @@ class Communication:
         return self.tensor + self.pipeline + self.sequence + self.data
 
 
-def legal(model: Model, training: Training, cards: int, cards_a_node: int = 8) -> list[Degrees]:
+def legal(model: Model, training: Training, cards: int) -> list[Degrees]:
     """The degrees that use exactly this many cards and violate no constraint, sorted. Raises InputError when there are none."""
-    found = sorted(each for each in _factorizations(cards) if not constraint_violations(model, training, each, cards_a_node))
+    found = sorted(each for each in _factorizations(cards) if not constraint_violations(model, training, each))
     if not found:
         raise InputError(f"{cards} cards cannot be used for this training: change the batch or the number of cards")
     return found

@@ -304,14 +304,10 @@ def slope_of_normalized(normal: Any, spread: Any, inner: Any, axes: tuple[int, .
     return (inner - mean - normal * along) / spread
 
 
-def rotated(heads: Any, cosine: Any, sine: Any, is_of_neighbours: bool = False) -> Any:
-    """Rotary positions: element i of the first half of a head turns with element i of the second half, or neighbours do.
+def rotated(heads: Any, cosine: Any, sine: Any) -> Any:
+    """Rotary positions: element i of the first half of a head turns with element i of the second half.
 
     cosine, sine: of the shape of heads, or broadcast to it. The gradient is the rotation by the opposite angle, -sine.
     """
-    if is_of_neighbours:
-        turned = np.stack([-heads[..., 1::2], heads[..., ::2]], axis=-1).reshape(heads.shape)
-    else:
-        first, second = np.split(heads, 2, axis=-1)
-        turned = np.concatenate([-second, first], axis=-1)
-    return heads * cosine + turned * sine
+    first, second = np.split(heads, 2, axis=-1)
+    return heads * cosine + np.concatenate([-second, first], axis=-1) * sine

@@ -20,11 +20,8 @@ tests/reference/test_rounding.py. Not run on a card.
 
 from __future__ import annotations
 
-EPSILON = 2.0**-23
-"""The distance from 1 to the next number in single precision."""
-
 ALL_BITS = 23
-"""The bits that a product of single precision keeps of its factors."""
+"""The bits that a product of single precision keeps of its factors; 2**-23 is EPSILON."""
 
 FACTOR = 16
 """How often the rounding of one layer may add up, over the terms of its sums."""
@@ -38,7 +35,7 @@ LEAST_OF_LOGITS, LEAST_OF_LOSS, LEAST_OF_GRADIENTS = 1e-3, 1e-5, 1e-4
 
 def rounding_of_a_layer(bits: int = ALL_BITS) -> float:
     """The relative error that the output of one layer may have. bits: those that products keep of their factors."""
-    return FACTOR * EPSILON if bits >= ALL_BITS else FACTOR_OF_PRODUCTS * 2.0**-bits
+    return FACTOR * 2.0**-ALL_BITS if bits >= ALL_BITS else FACTOR_OF_PRODUCTS * 2.0**-bits
 
 
 def bound_of_logits(layers: int, scale: float, bits: int = ALL_BITS) -> float:

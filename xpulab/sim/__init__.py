@@ -15,8 +15,8 @@ of any card. Limits:
 - Each process has its own memory on each card: two processes on one card do not see each other's.
 - Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; to a mesh of
   other ranks only with the same placements. Paddle refuses to add a second gradient to that of a placed tensor.
-- Pinned host memory and asynchronous offload are out of a plug-in's reach: Paddle 3.3.1 never calls the plug-in's allocator of
-  host memory, pin_memory() needs a build for CUDA or XPU, and create_async_load() returns None.
+- Pinned host memory and asynchronous offload are out of a plug-in's reach: in Paddle 3.3.1 pin_memory() needs a build for CUDA
+  or XPU, and create_async_load() returns None.
 - Random numbers come from the CPU: all cards share its random state.
 
     from xpulab import sim
@@ -36,7 +36,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -48,62 +47,34 @@ from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
 from xpulab.sim.limits import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 
-COLLECTIVES = faults.KINDS["collective"]
 
-
-@dataclass(frozen=True)
-class Counters:
-    """What one card has done in this process since it was loaded.
-
-    bytes_to_device, bytes_to_host, bytes_on_device: bytes copied; a copy between cards counts on the receiving card.
-    allocations, frees: of device memory by Paddle's allocator, which caches freed tensors until empty_cache().
-    allocated_bytes, peak_bytes: what that allocator has now, and the most it had.
-    kernel_launches: of the card's own eight kernels, and of the copies and fills of reshard.
-    tasks: copies, launches and collectives of its streams.
-    faults: how many were injected.
-    host_allocations: of pinned host memory by Paddle.
-    collectives: kind to the number of finished collectives.
-    """
-
-    bytes_to_device: int
-    bytes_to_host: int
-    bytes_on_device: int
-    allocations: int
-    frees: int
-    allocated_bytes: int
-    peak_bytes: int
-    kernel_launches: int
-    tasks: int
-    faults: int
-    host_allocations: int
-    collectives: dict[str, int]
-
-
-def load(cards: int = 1, memory_bytes: int | None = None) -> None:
+def load(cards: int = 1) -> None:
     """Add simulated cards to this process, before or after it imports paddle. Builds the plug-in if needed.
 
     If the process already has these cards, only its faults are replaced by those of XPULAB_SIM_FAULTS.
-    memory_bytes: of each card; default: XPULAB_SIM_MEMORY, or 8 GiB.
-    Raises InputError if the process has another number of cards or cards of another size, or if the build fails.
+    Raises InputError if the process has another number of cards, or if the build fails.
     """
-    loaded = loaded_cards()
-    if loaded:
-        _require_same(loaded, cards, memory_bytes)
+    if loaded := loaded_cards():
+        if cards != loaded:
+            raise InputError(
+                f"cannot load {cards} simulated cards: this process already has {loaded}. "
+                "To change the number, restart the process (in Jupyter: the kernel)"
+            )
         set_faults(os.environ.get("XPULAB_SIM_FAULTS", ""))
         return
-    os.environ.update(environment(cards, memory_bytes))
+    os.environ.update(environment(cards))
     if "paddle" in sys.modules:
         attach(Path(os.environ["CUSTOM_DEVICE_ROOT"]) / LIBRARY)
 
 
-def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, str]:
+def environment(cards: int = 1) -> dict[str, str]:
     """The environment variables that give a new process simulated cards. Builds the plug-in if needed.
 
     Raises InputError for numbers out of range, for invalid text in XPULAB_SIM_FAULTS, and without a compiler.
     """
     if not 1 <= cards <= MOST_CARDS:
         raise InputError(N_("{cards} simulated cards: choose 1 to {MOST_CARDS}", cards=cards, MOST_CARDS=MOST_CARDS))
-    memory = memory_of_a_card() if memory_bytes is None else memory_bytes
+    memory = memory_of_a_card()
     if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
         least, most = LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES
         raise InputError(
@@ -143,22 +114,12 @@ def serial_number(card: int) -> str:
     return f"simulated-{card}"
 
 
-def counters(card: int = 0) -> Counters:
-    """The counters of a card in this process. Raises InputError if there is no such card."""
-    _require_card(card)
-    library = _library()
-    names = [field.name for field in fields(Counters) if field.name != "collectives"]
-    values = {name: library.xpulab_sim_counter(card, index) for index, name in enumerate(names)}
-    collectives = {kind: library.xpulab_sim_counter(card, len(names) + index) for index, kind in enumerate(COLLECTIVES)}
-    return Counters(**values, collectives=collectives)
-
-
 def half_kernels() -> list[tuple[str, str]]:
     """The kernels for half types that this plug-in gives the CPU, as ("matmul", "bfloat16").
 
     Raises InputError if this process has no simulated cards.
     """
-    _require_card(0)
+    _require_cards()
     lines = [line.split() for line in _library().xpulab_sim_half_kernels().decode().splitlines()]
     return [(name, dtype) for name, dtype, outcome, *_ in lines if outcome == "added"]
 
@@ -168,7 +129,7 @@ def set_faults(text: str) -> None:
 
     Lost cards and failed streams become usable again. Raises InputError for invalid text.
     """
-    _require_card(0)
+    _require_cards()
     faults.parse(text)
     if _library().xpulab_sim_set_faults(text.encode()):
         raise InputError(last_error())
@@ -179,25 +140,9 @@ def last_error() -> str:
     return _library().xpulab_sim_last_error().decode(errors="replace")
 
 
-def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:
-    if cards != loaded:
-        raise InputError(
-            f"cannot load {cards} simulated cards: this process already has {loaded}. "
-            "To change the number, restart the process (in Jupyter: the kernel)"
-        )
-    loaded_bytes = int(os.environ.get("XPULAB_SIM_MEMORY") or MEMORY_BYTES)
-    if memory_bytes is not None and memory_bytes != loaded_bytes:
-        raise InputError(
-            f"cannot load simulated cards of {memory_bytes} bytes: this process already has cards of {loaded_bytes} bytes. "
-            "To change the size, restart the process (in Jupyter: the kernel)"
-        )
-
-
-def _require_card(card: int) -> None:
-    if not 0 <= card < loaded_cards():
-        raise InputError(
-            N_("there is no simulated card {card}: this process has {loaded_cards}", card=card, loaded_cards=loaded_cards())
-        )
+def _require_cards() -> None:
+    if not loaded_cards():
+        raise InputError(N_("this process has no simulated cards: call xpulab.sim.load()"))
 
 
 @cache

@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def attach(library: Path) -> None:
 
     package = Path(paddle.__file__).parent
     reason = ctypes.create_string_buffer(4096)
-    with _captured_stderr() as captured:
+    with captured_stderr() as lines:  # Paddle's loader logs there
         plugin = ctypes.CDLL(str(library))
         failed = plugin.xpulab_sim_attach(
             str(package / "base" / "libpaddle.so").encode(),
@@ -51,7 +51,7 @@ def attach(library: Path) -> None:
     if failed:
         raise InputError(
             f"the simulated accelerator cannot be loaded after paddle {paddle.__version__} was imported: "
-            f"{reason.value.decode(errors='replace')}. Call xpulab.sim.load() before `import paddle`.\n{captured()}"
+            + "\n".join([f"{reason.value.decode(errors='replace')}. Call xpulab.sim.load() before `import paddle`.", *lines])
         )
     _use_custom_functions(paddle)
 
@@ -75,20 +75,16 @@ def _use_custom_functions(paddle: Any) -> None:
 
 
 @contextmanager
-def _captured_stderr() -> Iterator[Callable[[], str]]:
-    """Capture stderr of this process, also of C++: Paddle's loader logs there. Yields a function that returns the text."""
+def captured_stderr() -> Iterator[list[str]]:
+    """Capture standard error of this process, also of C++; at the end of the block its lines are in the list."""
+    lines: list[str] = []
     with tempfile.TemporaryFile() as file:
         before = os.dup(2)
         os.dup2(file.fileno(), 2)
-        text = ""
-
-        def captured() -> str:
-            return text
-
         try:
-            yield captured
+            yield lines
         finally:
             os.dup2(before, 2)
             os.close(before)
             file.seek(0)
-            text = file.read().decode(errors="replace")
+            lines += file.read().decode(errors="replace").splitlines()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
 import shutil
 import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.messages import N_
 from xpulab.records.usable import whole_cores
@@ -35,48 +34,33 @@ def built() -> Path:
     Raises InputError without a compiler or a wheel, and if the build fails.
     """
     paddle, compiler = _paddle(), _compiler()
-    folder = _cache() / _key(paddle, compiler)
+    folder = files.cache_folder("XPULAB_SIM_CACHE", "sim").resolve() / _key(paddle, compiler)
     library = folder / LIBRARY
-    if library.exists():
-        return library
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(folder.with_suffix(".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not library.exists():
-                _build(paddle, compiler, folder)
-    except OSError as error:
-        raise InputError(
-            N_(
-                "{folder}: cannot be written: {strerror}; set XPULAB_SIM_CACHE to another folder",
-                folder=folder,
-                strerror=error.strerror,
-            )
-        ) from error
+    if not library.exists():
+        with files.built(folder, "set XPULAB_SIM_CACHE to another folder") as building:
+            if building:
+                _build(paddle, compiler, building)
     return library
 
 
 def _build(paddle: Path, compiler: str, folder: Path) -> None:
-    """Compile into a temporary folder, and rename it to `folder` when it is complete."""
-    for left in folder.parent.glob(f"{folder.name}.building-*"):  # of a killed build: this process has the lock
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.building-", dir=folder.parent) as building:
-        scratch, ready = Path(building), Path(building) / "ready"
-        ready.mkdir()
-        objects = [scratch / f"{source.stem}.o" for source in _translation_units()]
-        include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
-        with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, whole_cores()))) as pool:
-            commands = [
-                [compiler, *_OPTIONS, *DEFINITIONS, *include, "-c", str(source), "-o", str(target)]
-                for source, target in zip(_translation_units(), objects, strict=True)
-            ]
-            for _ in pool.map(_run, commands):
-                pass
-        libs = paddle / "libs"
-        # nodelete: Paddle unloads plug-ins when the process ends, and threads of streams may still run then.
-        link = [f"-L{libs}", "-lphi_core", "-lcommon", "-lrt", "-pthread", f"-Wl,-rpath,{libs}", "-Wl,-z,nodelete"]
-        _run([compiler, "-shared", *map(str, objects), *link, "-o", str(ready / LIBRARY)])
-        os.rename(ready, folder)
+    """Compile and link in the folder, in which only the library stays."""
+    scratch = folder / "objects"
+    scratch.mkdir()
+    objects = [scratch / f"{source.stem}.o" for source in _translation_units()]
+    include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
+    with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, whole_cores()))) as pool:
+        commands = [
+            [compiler, *_OPTIONS, *DEFINITIONS, *include, "-c", str(source), "-o", str(target)]
+            for source, target in zip(_translation_units(), objects, strict=True)
+        ]
+        for _ in pool.map(_run, commands):
+            pass
+    libs = paddle / "libs"
+    # nodelete: Paddle unloads plug-ins when the process ends, and threads of streams may still run then.
+    link = [f"-L{libs}", "-lphi_core", "-lcommon", "-lrt", "-pthread", f"-Wl,-rpath,{libs}", "-Wl,-z,nodelete"]
+    _run([compiler, "-shared", *map(str, objects), *link, "-o", str(folder / LIBRARY)])
+    shutil.rmtree(scratch)
 
 
 def _run(command: list[str]) -> None:
@@ -129,12 +113,6 @@ def _compiler() -> str:
             wanted=", ".join(wanted),
         )
     )
-
-
-def _cache() -> Path:
-    if named := os.environ.get("XPULAB_SIM_CACHE"):
-        return Path(named).resolve()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xpulab" / "sim"
 
 
 def _key(paddle: Path, compiler: str) -> str:

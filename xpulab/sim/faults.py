@@ -20,25 +20,20 @@ SITE    alloc       Paddle's allocator allocates device memory, which it caches 
                     Paddle runs all other operators on the CPU; the card sees only the copies before and after them
         collective  kind: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv
         task        any copy, launch or collective
-        memory      only for flip: before a task, inverts a bit of the card's allocated memory,
-                    within start= and size= (bytes, from the beginning of the memory)
 
 CONDITION
-        when    n=K at the K-th operation (from 1), from=K at the K-th and all later ones, every=K at each K-th one
-                (from the K-th, or from the one that from= gives), p=P with this probability; default: at each one.
+        when    n=K at the K-th operation (from 1), from=K at the K-th and all later ones; default: at each one.
                 Only operations that match the other conditions are counted
-        where   kind=, card=, rank= (of the process: PADDLE_TRAINER_ID, default 0), bytes>=B (at least this many)
-        what    seconds= (delay), factor= (slow), bit= (flip: which bit of the output; default: a random one),
-                start=, size= (memory)
-        seed=   of random choices: the same seed gives the same faults (default 0)
+        where   kind=, card=, rank= (of the process: PADDLE_TRAINER_ID, default 0)
+        what    seconds= (delay), factor= (slow), bit= (flip: which bit of the output; default: another one each time, the
+                same in each process)
 
 Examples: `hang collective rank=1 n=2` is a missing rank, `drop collective rank=1 n=2` a dead rank, `hang task card=0 n=100` a
 hanging stream, `lose task n=50` a card that fell off the bus, `delay task card=1 seconds=0.001` a slow card.
 
-Each process has its own faults and its own counts. Each injected fault is counted in xpulab.sim.counters(card).faults and
-reported on stderr, "xpulab sim: fault injected: ...": the first ten times, then the 100th, the 1000th and so on. While
-faults are set, all work of a stream runs on its thread, also short work that otherwise runs at once. Counts depend on what
-Paddle does, which can differ between releases.
+Each process has its own faults and its own counts. Each injected fault is reported on stderr, as "xpulab sim: fault injected:
+...", the first ten times, then the 100th, the 1000th and so on. While faults are set, all work of a stream runs on its
+thread, also short work that otherwise runs at once. Counts depend on what Paddle does, which can differ between releases.
 """
 
 from __future__ import annotations
@@ -47,14 +42,9 @@ import re
 
 from xpulab.errors import InputError
 
-KINDS = {
-    "copy": ("h2d", "d2h", "d2d", "p2p", "set"),
-    "launch": ("contiguous", "strided_copy", "fill", "embedding_grad", "assign"),
-    "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
-}
 _FAULT = re.compile(
-    r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task|memory)"
-    r"(\s+(kind|n|from|every|p|card|rank|bytes>|seconds|factor|bit|start|size|seed)=\S+)*"
+    r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task)"
+    r"(\s+(kind|n|from|card|rank|seconds|factor|bit)=\S+)*"
 )
 
 

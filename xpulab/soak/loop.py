@@ -22,7 +22,7 @@ from statistics import median
 import psutil
 from rich.console import Console
 
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.errors import InputError
 from xpulab.files import replace_text
 from xpulab.harness import run as harness
@@ -32,9 +32,9 @@ from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE, digest_of_check
 from xpulab.messages import N_, shown
-from xpulab.records.origin import node_name
+from xpulab.records.origin import date_of_now, node_name
 from xpulab.records.record import RED
-from xpulab.soak.selection import selection
+from xpulab.soak.selection import varies
 
 LINES, SUMMARY = "soak.jsonl", "soak.json"
 
@@ -119,7 +119,7 @@ def soak(asked: Soak, console: Console, server: Started | None = None) -> int:
     Raises InputError when the folder holds another run, or cannot be written, and when what failed around a round, as its disk,
     ended the soak before anything was red.
     """
-    harness.prepare(asked.folder)
+    harness.prepare(asked.folder, LINES, SUMMARY, "rounds")
     (asked.folder / "notebooks").rmdir()  # each round has its own
     started, rounds, interrupted = time.monotonic(), list[Round](), False
     first: dict[tuple[int, str], tuple[int, str]] = {}  # by seed and check the round and the digest of its values
@@ -184,7 +184,7 @@ def _values_of(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     """Notebook, name and digest of each check whose values must repeat; one that is skipped has its outcome as value."""
     for record in verdict.records:
         digest = "skipped" if record.outcome == "skipped" else digest_of_check(record)
-        if digest and not selection().varies(record.name):
+        if digest and not varies(record.name):
             yield verdict.name, record.name, digest
 
 
@@ -209,9 +209,9 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
         shutil.rmtree(folder_of(asked, before), ignore_errors=True)
     summary = {
         "schema": 3,
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "date": date_of_now(),
         "node": node_name(),
-        "boot": boot_id(system_root()),
+        "boot": boot_id(),
         "outcome": "failed" if first_bad(rounds) else "passed" if any(each.repeated for each in rounds) else "nothing compared",
         "device": asked.options.device,
         "scope": SCOPE[asked.options.device],

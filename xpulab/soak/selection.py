@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import Any
 
 from xpulab import files
 from xpulab.errors import InputError
@@ -16,23 +16,15 @@ ROUND_LEVEL = "quick"
 """The level of the sections that a round runs: short rounds name the moment of a difference best."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The content of data/soak.yaml. checks: globs of the checks that a round runs. varying: of those that need not repeat."""
-
-    checks: tuple[str, ...]
-    varying: tuple[str, ...]
-
-    def varies(self, check: str) -> bool:
-        """Whether two rounds with the same seed may measure otherwise."""
-        return _matches(check, self.varying)
-
-
 @cache
-def selection() -> Selection:
-    """What data/soak.yaml says. Raises InputError with file and line when it does not fit its schema."""
-    stored = files.load_yaml(files.data("soak.yaml"), files.data("schema", "soak.schema.json"))
-    return Selection(tuple(stored["checks"]), tuple(each["check"] for each in stored["varying"]))
+def selection() -> Any:
+    """The content of data/soak.yaml. Raises InputError with file and line when it does not fit its schema."""
+    return files.load_yaml(files.data("soak.yaml"), files.data("schema", "soak.schema.json"))
+
+
+def varies(check: str) -> bool:
+    """Whether two rounds with the same seed may measure otherwise."""
+    return _matches(check, [each["check"] for each in selection()["varying"]])
 
 
 def make_soak_plans(notebooks: Sequence[str], checks: Sequence[str]) -> list[Plan]:
@@ -42,7 +34,7 @@ def make_soak_plans(notebooks: Sequence[str], checks: Sequence[str]) -> list[Pla
     """
     if checks:
         return make_plans(notebooks, ROUND_LEVEL, checks)
-    globs = selection().checks
+    globs = selection()["checks"]
     names = [check.name for plan in make_plans(notebooks, ROUND_LEVEL) for check in plan.checks if _matches(check.name, globs)]
     if not names:
         raise InputError(

@@ -137,6 +137,11 @@ class ForkServer:
         """The server's process."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether that has ended, closed or not."""
+        return self._process.wait() is not None
+
     def close(self) -> None:
         """End the fork server and all its workers; returns when they have ended."""
         if self._keepalive < 0:

@@ -4,6 +4,8 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # shellcheck source=env/operations/settings.sh
 . "$here/settings.sh"
 
+[ $# = 1 ] || { echo "usage: gate.sh FOLDER" >&2; exit 2; }
+rm -f -- "$1/code" # of a gate before this one
 logged=
 while :; do
     verdict=$(xpulab_verdict)

@@ -1,8 +1,9 @@
 #!/bin/sh
-# taint.sh FOLDER: each minute removes the taint xpulab/not-ready of this node ($NODE) when FOLDER/code, which gate.sh writes, is 0,
-# and puts it on the node when that is 1, unless too many nodes were tainted within the hour. The node's annotation xpulab/drained has
+# taint.sh FOLDER: each minute removes the taint xpulab/not-ready of this node ($NODE) when FOLDER/code, which gate.sh writes there, is
+# 0, and puts it on the node when that is 1, unless too many nodes were tainted within the hour. The node's annotation xpulab/drained has
 # the times of the last week; a node that was tainted too often in it stays so, until an operator removes the annotation. Needs
 # kubectl, and is copied beside breaker.sh: that image has no xpulab.
+[ $# = 1 ] || { echo "usage: taint.sh FOLDER" >&2; exit 2; }
 # shellcheck source=env/operations/breaker.sh
 . "$(dirname "$0")/breaker.sh"
 taint=xpulab/not-ready
@@ -17,22 +18,30 @@ is_one_too_many() {
         is_too_many "$NODE"
 }
 
-taint() { # TAINT TIMES
-    kubectl annotate node "$NODE" --overwrite "xpulab/drained=$2" && kubectl taint node "$NODE" "$1" --overwrite
+mark() { # TIMES: when this node was tainted
+    kubectl annotate node "$NODE" --overwrite "xpulab/drained=$1"
 }
 
 red() {
     case $taints in *" $taint "*) return ;; esac
-    if [ "$XPULAB_DRY_RUN" = 1 ]; then
+    if [ "${XPULAB_DRY_RUN:-0}" != 0 ]; then
         say "would be tainted (dry run)"
         return
     fi
-    # shellcheck disable=SC2086 # several times
-    if ! is_one_too_many && taint "$taint:NoSchedule" "$(of_last_week $drained "$(ago 0)")"; then
-        is_one_too_many || return 0
-        taint "$taint:NoSchedule-" "$drained" # others were tainted at the same time
+    why="too many nodes were within an hour (XPULAB_MOST_DRAINED=$XPULAB_MOST_DRAINED)"
+    if ! is_one_too_many; then
+        kubectl taint node "$NODE" "$taint:NoSchedule" --overwrite || return
+        # shellcheck disable=SC2086 # several times
+        if ! mark "$(of_last_week $drained "$(ago 0)")"; then
+            why="its annotation xpulab/drained cannot be written"
+        elif is_one_too_many; then # others were tainted at the same time
+            mark "$drained"
+        else
+            return
+        fi
+        kubectl taint node "$NODE" "$taint:NoSchedule-"
     fi
-    say "not tainted, too many nodes were within an hour (XPULAB_MOST_DRAINED=$XPULAB_MOST_DRAINED)"
+    say "not tainted, $why"
 }
 
 green() {
@@ -40,7 +49,7 @@ green() {
     # shellcheck disable=SC2086 # several times
     if is_flapping $drained; then
         say "held: green, but tainted $XPULAB_HOLD_AFTER times within a week; look, then kubectl annotate node $NODE xpulab/drained-"
-    elif [ "$XPULAB_DRY_RUN" = 1 ]; then
+    elif [ "${XPULAB_DRY_RUN:-0}" != 0 ]; then
         say "its taint would be removed (dry run)"
     else
         kubectl taint node "$NODE" "$taint:NoSchedule-"
@@ -51,7 +60,7 @@ while :; do
     if shown=$(kubectl get node "$NODE" -o 'jsonpath={.spec.taints[*].key};{.metadata.annotations.xpulab/drained}'); then
         taints=" ${shown%%;*} "
         drained=${shown#*;}
-        case $(cat "$1/code" 2>/dev/null) in
+        case $(answer_in "$1") in
             0) green ;;
             1) red ;;
         esac

@@ -44,7 +44,7 @@ drain() {
         drain* | down* | fail*) return 0 ;;
         '') return 1 ;;
     esac
-    if [ "$XPULAB_DRY_RUN" = 1 ]; then
+    if [ "$XPULAB_DRY_RUN" != 0 ]; then
         echo "xpulab: dry run, $XPULAB_NODE would be drained: $1"
         note "dry run, would be drained: $1"
         return 1
@@ -56,7 +56,7 @@ drain() {
             note red
             return 0
         fi
-        update State=RESUME # others were drained at the same time
+        update State=RESUME || return 0 # others were drained at the same time
     fi
     note "not drained, too many nodes were within an hour (XPULAB_MOST_DRAINED=$XPULAB_MOST_DRAINED): $1"
     return 1
@@ -66,7 +66,7 @@ resume() { # where xpulab drained this node, and not too often
     # shellcheck disable=SC2086 # several times
     if ! is_ours; then
         note ''
-    elif [ "$XPULAB_DRY_RUN" = 1 ]; then
+    elif [ "$XPULAB_DRY_RUN" != 0 ]; then
         echo "xpulab: dry run, $XPULAB_NODE would be resumed"
     elif is_flapping $drained; then
         update "Reason=[node_problem] xpulab held: green, but drained $XPULAB_HOLD_AFTER times within a week; look, then resume it"

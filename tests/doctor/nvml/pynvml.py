@@ -83,10 +83,6 @@ def nvmlDeviceGetPowerUsage(card):
     return _supported(card, "milliwatts")
 
 
-def nvmlDeviceGetUtilizationRates(card):
-    return SimpleNamespace(gpu=_supported(card, "use"))
-
-
 def nvmlDeviceGetTotalEccErrors(card, kind, counter):
     return _supported(card, "ecc")[counter]
 

@@ -12,25 +12,23 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make, save
+from tests.fleet.compare.made_up import check, notebook, result
 from xpulab.doctor.system import boot_id
 from xpulab.files import ROOT
 
 OPERATIONS = ROOT / "env/operations"
-COMMAND = "xpulab run 00_demo --check demo.product --device sim --level smoke"
+COMMAND = "xpulab run 00_demo --check demo.product --device cpu --level smoke"
 DRAIN_REASON = f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {COMMAND}"
 """Of a red verdict."""
 
 
-def write_verdict(run: Path, red: bool, hours: float) -> None:
-    """A folder of a run that ended so many hours ago."""
-    outcome = "failed" if red else "passed"
-    row = {"name": "demo.product", "measured": 2.5 if red else 0.5, "expected": "< 1", "reason": None, "rows": []}
-    checks = [{**row, "outcome": outcome}]
-    notebook = {"name": "00_demo", "outcome": outcome, "reason": None, "compared": 1, "checks": checks, "explanations": []}
+def write_verdict(run: Path, red: bool, hours: float, **changed: object) -> None:
+    """A folder of a run that ended so many hours ago, and has what the recipes require of one unless it is changed."""
+    one = check("demo.product", *["failed"] * red, measured=2.5 if red else 0.5)
     date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-    result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
+    whole = {"device": "cpu", "level": "smoke", "is_whole": True, "date": date, "boot": boot_id()}
     run.mkdir(parents=True)
-    (run / "result.new").write_text(json.dumps({**result, "boot": boot_id(), "notebooks": [notebook]}))
+    (run / "result.new").write_text(json.dumps(result(notebook(one), **{**whole, **changed})))
     (run / "result.new").rename(run / "result.json")
 
 
@@ -40,23 +38,24 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder, self.verdicts, self.bin = folder, folder / "verdicts", folder / "bin"
         self.bin.mkdir()
+        self.python = str(self.bin / "python3")  # with packages below its folder root's recipes would look at each of them
+        self.tool("python3", f'exec {sys.executable} "$@"')
         self.set()
 
     def set(self, **variables: str) -> None:
         """Settings of the site, and no longer those of an earlier call."""
         variables = {
-            "XPULAB_PYTHON": sys.executable,
+            "XPULAB_PYTHON": self.python,
             "XPULAB_VERDICTS": str(self.verdicts),
             "XPULAB_DEVICE": "cpu",
-            "XPULAB_REQUIRE": "",
             **variables,
         }
         lines = [f'{name}="{value}"' for name, value in variables.items()]
         (self.folder / "xpulab.conf").write_text("\n".join([f"PATH={self.bin}:$PATH", *lines, ""]))
 
-    def put(self, *, red: bool = False, hours: float = 1.0) -> None:
+    def put(self, *, red: bool = False, hours: float = 1.0, **changed: object) -> None:
         """Make this the last verdict."""
-        write_verdict(self.verdicts / f"run{len(list(self.verdicts.glob('*')))}", red, hours)
+        write_verdict(self.verdicts / f"run{len(list(self.verdicts.glob('*')))}", red, hours, **changed)
 
     def tool(self, name: str, script: str) -> None:
         """A program that the recipes find before others of this name."""

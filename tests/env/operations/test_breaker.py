@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from tests.env.operations.conftest import DRAIN_REASON, OPERATIONS
+from xpulab.files import ROOT
 
 
 def ago(**parts):
@@ -91,7 +94,7 @@ def test_no_more_than_so_many_nodes_are_drained_within_an_hour(site, recipe, pat
     ids=["after another", "before another", "with one that is named before", "with one that is named after", "no answer"],
 )
 def test_of_nodes_that_are_drained_at_once_the_first_stay(site, rows, is_too_many):
-    script = f". {OPERATIONS}/breaker.sh; ago() {{ echo 2026-01-01T00:00:00; }}; printf '{rows}' | is_too_many node7"
+    script = f". {OPERATIONS}/breaker.sh; ago() {{ echo 2026-01-01T0$(($1 < 0)):00:00; }}; printf '{rows}' | is_too_many node7"
     done = site.run("/bin/sh", "-c", script, PATH="/usr/bin:/bin", XPULAB_MOST_DRAINED="1")
     assert (done.returncode == 0, done.stderr) == (is_too_many, "")
 
@@ -112,6 +115,35 @@ def test_a_node_that_was_drained_three_times_within_a_week_is_held_until_an_oper
         assert site.asked == [asked]  # the comment was emptied, the operator has not resumed it
 
 
+def test_what_is_no_time_in_a_comment_holds_no_node_and_stops_no_drain(site, recipe):
+    far = (datetime.now(timezone.utc) + timedelta(days=400)).strftime("%Y-%m-%dT%H:%M:%S")
+    site.put()
+    site.slurm("drained", DRAIN_REASON, f"xpulab: red; drained 9 9 9 {far} {far} {far}")
+    recipe("health_check.sh")
+    assert site.asked[0] == "State=RESUME"
+    site.put(red=True, hours=0.5)
+    site.slurm(nodes="\n".join(f"node{number}|{at}|{DRAIN_REASON}" for number, at in enumerate(("9", "Unknown", far))))
+    recipe("health_check.sh")
+    assert "State=DRAIN" in site.asked
+
+
+def test_where_the_number_that_holds_a_node_is_none_it_is_held(site):
+    site.put()
+    site.slurm("drained", DRAIN_REASON)
+    site.set(XPULAB_HOLD_AFTER="three")
+    site.recipe("slurm/health_check.sh", SLURMD_NODENAME="node7")
+    assert site.asked[0].startswith("Reason=[node_problem] xpulab held: ")
+
+
+def test_a_node_that_cannot_be_resumed_is_counted_as_drained(site, recipe):
+    site.put(red=True)
+    site.slurm(nodes=drained())
+    other = f"node6|{ago(minutes=1)}|{DRAIN_REASON}"  # at the same time as this one
+    at_once = f'case "$*" in *State=DRAIN*) echo "{other}" >> {site.folder}/nodes ;; *State=RESUME*) exit 1 ;; esac'
+    site.tool("scontrol", f'[ "$1" = show ] && exit; {at_once}; shift 2; printf "%s\\n" "$@" >> {site.folder}/asked')
+    assert recipe("prolog.sh")[0] == 1 and site.asked[:1] == ["State=DRAIN"] and len(site.asked) == 2
+
+
 def test_a_prolog_that_wants_a_verdict_drains_with_a_reason_that_a_green_verdict_undoes(site, recipe):
     site.slurm()
     assert recipe("prolog.sh", XPULAB_WITHOUT_VERDICT="1")[0] == 1
@@ -130,14 +162,35 @@ def test_where_slurm_does_not_answer_nothing_is_drained_and_the_job_starts(site)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose health check this is")
-@pytest.mark.parametrize("path", ["xpulab/start.py", "env/operations/settings.sh", "xpulab.conf", "clone"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "xpulab/start.py",
+        "env/operations/settings.sh",
+        "notebooks/00_environment.ipynb",
+        "data/schema/gate.schema.json",
+        "venv/pyvenv.cfg",
+        "venv/lib/python3.10/site-packages/typer/core.py",
+        "base/lib/python3.10/json/decoder.py",
+        "xpulab.conf",
+        "clone",
+    ],
+)
 @pytest.mark.parametrize("how", ["its owner", "everybody"])
 def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
-    clone = tmp_path / "clone"
-    shutil.copytree(OPERATIONS, clone / "env/operations")
-    (clone / "xpulab").mkdir()
+    clone = tmp_path / "opt"
+    clone.symlink_to(tmp_path / "clone")  # the folders above what a link names count too
+    shutil.copytree(OPERATIONS, tmp_path / "clone/env/operations")
+    for name in ("xpulab/start.py", path, "base/bin/python", "venv/bin/none"):
+        if "/" in name and not (clone / name).exists():
+            (clone / name).parent.mkdir(parents=True)
+            (clone / name).touch()
     (clone / "xpulab/start.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    site.set(XPULAB_HOME=str(clone))
+    (clone / "base/bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (clone / "base/bin/python").chmod(0o755)
+    (clone / "venv/bin/python").symlink_to(tmp_path / "clone/base/bin/python")
+    (clone / "env/.#edit").symlink_to("nobody@nowhere.1")  # as an editor leaves it: nobody can change that
+    site.set(XPULAB_HOME=str(clone), XPULAB_PYTHON=f"{clone}/venv/bin/python")
 
     def check():
         script = f'here={clone}/env/operations; . "$here/settings.sh"; xpulab_verdict'  # as each recipe begins
@@ -146,10 +199,38 @@ def test_root_runs_nothing_that_others_can_change(site, tmp_path, path, how):
     check()
     assert (tmp_path / "ran").exists()  # the control
     (tmp_path / "ran").unlink()
-    changed = {"xpulab.conf": site.folder / path, "clone": clone}.get(path, clone / path)
+    changed = {"xpulab.conf": site.folder / path, "clone": tmp_path / path}.get(path, clone / path)
     os.chown(changed, 65534, 0) if how == "its owner" else changed.chmod(0o777)
-    assert f"xpulab: unknown, root runs nothing that others can change: {changed}; chown -R root:root {clone}" in check()
+    assert "xpulab: unknown, root runs nothing that others can change: " in (said := check())
+    assert f"{path.replace('clone', 'opt')}; chown -R root:root {clone}/; " in said.replace("/./", "/")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("name", "is_asked"), [("typer", False), ("paddle", True)])
+def test_a_measurement_looks_at_all_packages_and_a_health_check_at_those_that_it_imports(site, tmp_path, name, is_asked):
+    package = tmp_path / "lib/python3.10/site-packages" / name
+    package.mkdir(parents=True)
+    os.chown(package, 65534, 0)
+    site.put()
+    assert (site.recipe("node-problem-detector/check_xpulab.sh").returncode == 0) == is_asked
+    done = site.recipe("measure.sh", site.notebook(), "--cold")
+    assert done.returncode == 2 and "root runs nothing that others can change" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("gate", "/nowhere"), ("gate", "--bogus"), ("host", "--json"), ("host", "--reason")])
+def test_root_looks_at_every_package_that_its_questions_import(site, command):
+    listed = site.run("/bin/sh", "-c", f'here={OPERATIONS}; . "$here/settings.sh"; echo $not_imported').stdout.split()
+    (site.folder / "imports.py").write_text(
+        "import atexit, runpy, sys\n"
+        "files = lambda: (getattr(module, '__file__', '') for module in sys.modules.values())\n"
+        "atexit.register(lambda: print(*files(), file=sys.__stderr__))\n"
+        "del sys.argv[0]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = (sys.executable, str(site.folder / "imports.py"), str(ROOT / "xpulab/start.py"))
+    files = re.findall(r"/site-packages/([^/ ]+)/\S", site.run(*program, "xpulab", *command).stderr)
+    assert {"typer"} <= {*files} <= {*listed[2::3], "coverage"}
 
 
 @pytest.mark.parametrize(

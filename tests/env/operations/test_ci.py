@@ -138,9 +138,17 @@ def test_all_reports_are_kept_also_of_a_red_run(template, measured, outcome, job
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: each.path)
-def test_a_machine_without_its_cards_runs_nothing(template, job):
-    _, folder = job(template, label="xpu-p800-8")
-    assert not (folder / "build/report").exists() and not (folder / "build/doctor.json").exists()
+@pytest.mark.parametrize("cards", [0, 1])
+def test_a_machine_without_its_cards_runs_nothing_and_is_red_when_some_are_there(template, cards, job, site, monkeypatch):
+    (site.folder / "root/dev").mkdir(parents=True)
+    for name in ("xpu0", "xpuctrl")[: 2 * cards]:
+        (site.folder / "root/dev" / name).touch()
+    monkeypatch.setenv("XPULAB_SYSTEM_ROOT", str(site.folder / "root"))
+    codes, folder = job(template, label="xpu-p800-8")
+    assert (2 - cards) in codes
+    assert not list((folder / "build").rglob("shown.ipynb"))
+    if cards:
+        assert json.loads((folder / "build/report/result.json").read_text())["lost"]["problem"].startswith("1 of 8 cards")
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: each.path)

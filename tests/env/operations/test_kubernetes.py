@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from datetime import datetime, timedelta, timezone
 
 import kubernetes_validate
@@ -84,9 +86,39 @@ def test_a_pod_is_ready_only_on_a_green_node(documents, site, verdict, code):
     done = site.run("/bin/sh", script, str(site.folder), cwd=ROOT)
     assert (site.folder / "code").read_text() == f"{code}\n" and done.stdout == (site.folder / "line").read_text()
 
-    ready, *arguments = container(documents["DaemonSet"], "gate")["readinessProbe"]["exec"]["command"]
+    assert is_ready(documents, site) == (code == "0")
+
+
+def is_ready(documents, site):
+    """What the readiness probe says."""
+    copy_scripts(documents, site)
+    shell, *arguments = container(documents["DaemonSet"], "gate")["readinessProbe"]["exec"]["command"]
     placed = [word.replace("/shared", str(site.folder)) for word in arguments]
-    assert site.run(f"/usr/bin/{ready}", *placed, PATH="/usr/bin:/bin").returncode == (0 if code == "0" else 1)
+    return site.run(f"/bin/{shell}", *placed, PATH="/usr/bin:/bin").returncode == 0
+
+
+def copy_scripts(documents, site):
+    """What the first container does."""
+    (copy, *scripts, shared) = pod(documents["DaemonSet"])["initContainers"][0]["command"]
+    assert (copy, shared) == ("cp", "/shared")
+    for script in scripts:
+        shutil.copy(ROOT / script, site.folder)
+
+
+def test_an_answer_of_some_minutes_ago_is_none(documents, site, taint):
+    for code, taints in (("0", TAINT), ("1", "")):
+        assert taint(code, taints=taints)[0] and is_ready(documents, site) == (code == "0")  # the control
+        (site.folder / "calls").unlink()
+        assert taint(code, taints=taints, minutes=6) == ([], "") and not is_ready(documents, site)
+
+
+def test_a_gate_that_starts_knows_nothing_of_the_one_before_it(documents, site):
+    site.tool("sleep", "exit 1")
+    site.tool("python", f"ls {site.folder} > {site.folder}/seen")
+    site.set(XPULAB_PYTHON=str(site.bin / "python"))
+    (site.folder / "code").write_text("0\n")
+    site.run("/bin/sh", container(documents["DaemonSet"], "gate")["command"][1], str(site.folder), cwd=ROOT)
+    assert "code" not in (site.folder / "seen").read_text().split()
 
 
 def ago(**parts):
@@ -95,18 +127,19 @@ def ago(**parts):
 
 @pytest.fixture
 def taint(documents, site):
-    """taint(code, taints, drained, nodes, settings) runs the command once: what kubectl was asked, and what was logged."""
+    """taint(code, taints, drained, nodes, minutes, fails, settings) runs it once: what kubectl was asked, and the log.
 
-    def run(code, taints="", drained="", nodes="node1\nnode2\nnode3", **settings):
-        (copy, *scripts, shared) = pod(documents["DaemonSet"])["initContainers"][0]["command"]
-        assert (copy, shared) == ("cp", "/shared")
-        for script in scripts:
-            shutil.copy(ROOT / script, site.folder)
+    minutes: the age of the gate's answer. fails: what kubectl cannot do.
+    """
+
+    def run(code, taints="", drained="", nodes="node1\nnode2\nnode3", minutes=0, fails="nothing", **settings):
+        copy_scripts(documents, site)
         (site.folder / "code").write_text(f"{code}\n")
+        os.utime(site.folder / "code", times=(time.time() - 60 * minutes,) * 2)
         (site.folder / "nodes").write_text(f"{nodes}\n")
         site.tool("sleep", "exit 1")
         answers = f'"get nodes") cat {site.folder}/nodes ;; "get node") echo "{taints};{drained}" ;;'
-        site.tool("kubectl", f'case "$1 $2" in {answers} *) echo "$@" >> {site.folder}/calls ;; esac')
+        site.tool("kubectl", f'case "$1 $2" in {answers} *) echo "$@" >> {site.folder}/calls ;; esac; [ "$1" != {fails} ]')
         container_ = container(documents["DaemonSet"], "taint")
         variables = {each["name"]: each["value"] for each in container_["env"] if "value" in each} | settings
         shell, *command = (word.replace("/shared", str(site.folder)) for word in container_["command"])
@@ -120,10 +153,17 @@ def taint(documents, site):
 
 def test_the_taint_follows_the_verdict(taint):
     assert taint(2) == ([], "") and taint(0) == ([], "") and taint(1, taints=f"other {TAINT}") == ([], "")
-    annotated, tainted = taint(1)[0]
+    tainted, annotated = taint(1)[0]
     assert annotated.startswith("annotate node node1 --overwrite xpulab/drained=2")
     assert tainted == f"taint node node1 {TAINT}:NoSchedule --overwrite"
     assert taint(0, taints=f"other {TAINT}")[0][2:] == [f"taint node node1 {TAINT}:NoSchedule-"]
+
+
+def test_a_node_that_cannot_be_tainted_is_not_counted_as_tainted_and_one_that_cannot_be_counted_is_not_tainted(taint):
+    put, remove = (f"taint node node1 {TAINT}:NoSchedule{how}" for how in (" --overwrite", "-"))
+    assert taint(1, fails="taint") == ([put], "")
+    calls, printed = taint(1, fails="annotate")
+    assert [each for each in calls[1:] if each.startswith("taint")] == [put, remove] and "cannot be written" in printed
 
 
 @pytest.mark.parametrize(("minutes", "is_tainted"), [(5, False), (61, True)])
@@ -132,15 +172,21 @@ def test_not_too_many_nodes_are_tainted_within_an_hour(taint, minutes, is_tainte
     assert (bool(calls), "not tainted, too many nodes" in printed) == (is_tainted, not is_tainted)
 
 
-def test_a_dry_run_logs_what_it_would_do(taint):
-    assert taint(1, XPULAB_DRY_RUN="1") == ([], "xpulab: node1 would be tainted (dry run)\n")
-    assert taint(0, taints=TAINT, XPULAB_DRY_RUN="1") == ([], "xpulab: node1 its taint would be removed (dry run)\n")
+@pytest.mark.parametrize("value", ["1", "true", "1\r"])
+def test_a_dry_run_logs_what_it_would_do(taint, value):
+    assert taint(1, XPULAB_DRY_RUN=value) == ([], "xpulab: node1 would be tainted (dry run)\n")
+    assert taint(0, taints=TAINT, XPULAB_DRY_RUN=value) == ([], "xpulab: node1 its taint would be removed (dry run)\n")
 
 
 def test_a_node_that_was_tainted_three_times_within_a_week_stays_so(taint):
     calls, printed = taint(0, taints=TAINT, drained=" ".join(ago(days=day) for day in (6, 3, 1)))
     assert calls == [] and "held: green, but tainted 3 times" in printed
     assert taint(0, taints=TAINT, drained=" ".join(ago(days=day) for day in (8, 3, 1)))[0] != []
+    assert len(taint(0, taints=TAINT, drained="9 9 9")[0]) == 2  # no times
+
+
+def test_what_is_no_time_in_other_nodes_annotations_stops_no_taint(taint):
+    assert taint(1, nodes="node1\nnode2 9999\nnode3 never")[0] != []
 
 
 def test_each_container_has_the_least_rights_and_only_that_which_taints_has_the_token(documents):

@@ -8,6 +8,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from tests.env.operations.conftest import OPERATIONS, write_verdict
 from xpulab import cli
 
 pytestmark = pytest.mark.integration
@@ -64,6 +65,17 @@ def test_its_exit_code_is_that_of_the_run_also_where_the_metrics_cannot_be_publi
     assert exits == code and "the metrics were not published" in printed
 
 
+def test_a_python_that_cannot_start_is_no_verdict(site):
+    site.set(PYTHONHOME="/nowhere")
+    done = site.run("/bin/sh", "-c", f"export PYTHONHOME=/nowhere; exec {OPERATIONS}/measure.sh")
+    assert done.returncode == 2 and runs(site) == []
+
+
+def test_a_run_is_not_one_that_everybody_can_change(site):
+    site.run("/bin/sh", "-c", f"umask 0; exec {OPERATIONS}/measure.sh {site.notebook()} --cold")
+    assert len(runs(site)) == 1 and not [path for path in [site.verdicts, *site.verdicts.rglob("*")] if path.stat().st_mode & 2]
+
+
 def test_where_nothing_can_be_measured_its_exit_code_is_no_verdict(pretended):
     assert pretended(0, XPULAB_VERDICTS="/proc/nowhere")[0] == 2
 
@@ -86,6 +98,25 @@ def test_a_machine_with_fewer_cards_than_expected_is_red_and_so_is_its_gate(site
     site.set(XPULAB_DEVICE="auto", XPULAB_EXPECT="8")
     assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 1
     assert gate()[0] == 1 and "show an accelerator" in gate()[1]
+
+
+def test_the_run_that_ended_a_red_one_is_kept_for_as_long_as_that_is_there(site, gate):
+    write_verdict(site.verdicts / "the first one", red=True, hours=20, level="quick")
+    for day in range(1, 7):
+        level = "quick" if day == 2 else "smoke"
+        write_verdict(site.verdicts / f"2026-01-0{day}T000000Z", red=False, hours=20 - day, level=level)
+    site.tool("python", f'[ "$3" = gate ] && exec {site.python} "$@"; exit 2')  # nothing is measured
+    site.set(XPULAB_PYTHON=str(site.bin / "python"), XPULAB_KEEP="2")
+    assert site.recipe("measure.sh").returncode == 2
+    assert runs(site) == ["2026-01-02T000000Z", "2026-01-05T000000Z", "2026-01-06T000000Z"] and gate()[0] == 0
+
+
+@pytest.mark.parametrize("keep", ["0", "1"])
+def test_the_new_run_is_never_removed(pretended, site, keep):
+    (site.verdicts / "2999-01-01T000000Z").mkdir(parents=True)  # of a clock that was wrong
+    (site.verdicts / "2999-01-01T000000Z/result.json").touch()
+    pretended(0, XPULAB_KEEP=keep)
+    assert len([name for name in runs(site) if name < "2999"]) == 1
 
 
 def test_old_runs_are_removed_while_the_gate_is_green_and_nothing_else_ever(pretended, site):

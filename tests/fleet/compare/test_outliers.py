@@ -87,7 +87,10 @@ UNLIKE = {
     "another value": ([GOOD, GOOD, of(check(measured=0.5, digest="ff" * 8))], {"kind": DIFFERS, "check": "demo.sum"}),
     "other bits": ([GOOD, GOOD, of(check(digest="ff" * 8))], {"measured": f"0.25 [{'ff' * 8}]", "expected": f"0.25 [{BITS}]"}),
     "a row": (checks(*TABLES), {"kind": DIFFERS, "check": "demo.sum", "case": "b"}),
-    "skipped": ([GOOD, GOOD, of(SKIPPED)], {"kind": DIFFERS, "measured": "skipped"}),
+    "skipped": (
+        [of(check("demo.other"), each) for each in (check(), check(), SKIPPED)],
+        {"kind": DIFFERS, "measured": "skipped"},
+    ),
     "slow": (rates(10.0, 10.1, 8.0, 9.9, 10.05, 13.0), {"kind": "slow", "case": "copy", "measured": "8 GB/s"}),
     "slow, equal rates": (rates(10.0, 10.0, 9.4, 10.0), {"kind": "slow", "check": "demo.rates", "case": "copy"}),
     "slow, shared cores": (rates(6.0, 6.0, 0.9, 6.0, device="cpu"), {"kind": "slow"}),

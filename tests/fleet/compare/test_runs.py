@@ -74,9 +74,11 @@ def test_what_is_no_result_is_an_error_that_names_it(tmp_path, content):
         read_run(tmp_path)
 
 
-def test_what_holds_nothing_or_is_named_twice_is_an_error(put, tmp_path):
+def test_what_holds_nothing_or_is_named_twice_is_a_finding_and_what_is_not_there_an_error(put, tmp_path):
     (folder,) = put(night=GREEN)
     (tmp_path / "empty").mkdir()
-    for paths, message in (([tmp_path / "empty"], "holds no result.json"), ([folder, folder], "named twice")):
-        with pytest.raises(InputError, match=message):
-            read_runs(paths)
+    runs, unreadable = read_runs([folder, tmp_path / "empty", folder / "result.json", folder])
+    assert [run.name for run in runs] == ["night"] and len(unreadable) == 3
+    assert "holds no result.json" in unreadable[-1].reason and "named twice" in unreadable[0].reason
+    with pytest.raises(InputError, match="does not exist"):
+        read_runs([folder, tmp_path / "none"])

@@ -11,7 +11,6 @@ reshard may change its input. Numbers are whole, and so small that each sum is e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -41,31 +40,6 @@ Move = tuple[str, str]
 """Of one axis of the mesh the placements before and after."""
 
 
-@dataclass(frozen=True)
-class Reshard:
-    """One case.
-
-    mesh: the ranks in its shape. source, target: a placement of each axis of the mesh. shape: of the whole tensor.
-    dtype: of TYPES. memory: of the tensor that a rank declares: "own", "a transposed view" or "a piece".
-    gradient: whether the gradient is compared, and not the values. seed: of the values.
-    """
-
-    mesh: np.ndarray
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: str
-    memory: str
-    gradient: bool
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """What it is, in one line."""
-        kinds = f"{' '.join(self.source)} to {' '.join(self.target)}"
-        return f"{self.mesh.tolist()} {kinds}, {self.dtype}{list(self.shape)}, {self.memory}"
-
-
 def whole(tensor: Any) -> np.ndarray:
     """A tensor gathered on every rank."""
     if not tensor.is_dist():
@@ -75,7 +49,10 @@ def whole(tensor: Any) -> np.ndarray:
 
 
 def placements(device: str) -> Grid:
-    """Every move of two axes of a mesh together, on meshes of one and two axes in any order."""
+    """Every move of two axes of a mesh together, on meshes of one and two axes in any order.
+
+    size: the shape of the whole tensor. memory: of the tensor that a rank declares.
+    """
     moves = {f"{one} > {other}": (one, other) for one, other in product(("R", "S0", "S1", "P"), repeat=2)}
     return Grid(
         {
@@ -123,21 +100,24 @@ def _lacking(device: str) -> dict[str, Rule]:
     return rules
 
 
-def reshard_of(case: Case) -> Reshard:
-    """What a case of the grid stands for."""
-    mesh = np.array(case.order)[: np.prod(case.mesh)].reshape(case.mesh)
-    moves = [case.first, case.second][: mesh.ndim]
-    source, target = (tuple(move[place] for move in moves) for place in (0, 1))
-    return Reshard(mesh, source, target, case.size, case.dtype, case.memory, case.compared == "gradient", case.seed)
+def mesh_of(case: Case) -> np.ndarray:
+    """The ranks of a case in the shape of its mesh."""
+    return np.array(case.order)[: np.prod(case.mesh)].reshape(case.mesh)
+
+
+def kinds_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the source and of the target of a case a placement for each axis of the mesh."""
+    moves = [case.first, case.second][: len(case.mesh)]
+    return tuple(before for before, _ in moves), tuple(after for _, after in moves)
 
 
 # ------------------------------------------------------------------------------------------------------- what numpy says
 
 
-def declared(one: Reshard) -> list[np.ndarray]:
+def declared(case: Case) -> list[np.ndarray]:
     """By rank of the mesh, rising, the whole tensor or the summand that it declares, in float64."""
-    places = summands(_counted(one.mesh), one.source)
-    drawn = {place: _numbers(one, place) for place in set(places)}
+    places = summands(_counted(mesh_of(case)), kinds_of(case)[0])
+    drawn = {place: _numbers(case, place) for place in set(places)}
     return [drawn[place] for place in places]
 
 
@@ -145,23 +125,23 @@ _LARGEST = {"float32": 2**24 - 1, "float64": 2**53 - 1, "int64": 2**53 - 1, "int
 """By type what some elements are where a move only copies: as many bits as the type, or as float64, can hold."""
 
 
-def _numbers(one: Reshard, place: tuple[int, ...]) -> np.ndarray:
-    rng = np.random.default_rng([one.seed, *place, 5])
-    drawn = rng.integers(1, 8, one.shape)
-    numbers = (drawn if one.dtype == "uint8" else drawn * (1 - 2 * rng.integers(0, 2, one.shape))).astype("float64")
-    if not one.gradient and not any(kind[0] == "P" for kind in (*one.source, *one.target)):  # nothing is added
-        numbers.flat[:: numbers.size // 5] = _LARGEST.get(one.dtype, numbers.flat[0])
+def _numbers(case: Case, place: tuple[int, ...]) -> np.ndarray:
+    rng = np.random.default_rng([case.seed, *place, 5])
+    drawn = rng.integers(1, 8, case.size)
+    numbers = (drawn if case.dtype == "uint8" else drawn * (1 - 2 * rng.integers(0, 2, case.size))).astype("float64")
+    if case.compared == "values" and not any(kind[0] == "P" for kinds in kinds_of(case) for kind in kinds):  # nothing is added
+        numbers.flat[:: numbers.size // 5] = _LARGEST.get(case.dtype, numbers.flat[0])
     return numbers
 
 
-def expected(one: Reshard) -> np.ndarray:
+def expected(case: Case) -> np.ndarray:
     """What `held` returns when each rank holds what numpy computes."""
-    by_rank = declared(one)
-    total = joined(by_rank, _counted(one.mesh), ["R" if kind[0] == "S" else kind for kind in one.source], 0)
-    kinds = ["R" if kind[0] == "P" else kind for kind in one.source], one.target
-    if one.gradient:
-        return _flat([block(weights(one), _counted(one.mesh), kinds[0], rank) for rank in range(one.mesh.size)])
-    return _flat([block(total, _counted(one.mesh), each, rank) for each in kinds for rank in range(one.mesh.size)])
+    mesh, (source, target) = _counted(mesh_of(case)), kinds_of(case)
+    total = joined(declared(case), mesh, ["R" if kind[0] == "S" else kind for kind in source], 0)
+    kinds = ["R" if kind[0] == "P" else kind for kind in source], target
+    if case.compared == "gradient":
+        return _flat([block(weights(case), mesh, kinds[0], rank) for rank in range(mesh.size)])
+    return _flat([block(total, mesh, each, rank) for each in kinds for rank in range(mesh.size)])
 
 
 def _counted(mesh: np.ndarray) -> np.ndarray:
@@ -169,19 +149,19 @@ def _counted(mesh: np.ndarray) -> np.ndarray:
     return np.unique(mesh, return_inverse=True)[1].reshape(mesh.shape)
 
 
-def weights(one: Reshard) -> np.ndarray:
+def weights(case: Case) -> np.ndarray:
     """What each element counts in the sum whose gradient is compared: whole numbers."""
-    return np.random.default_rng([one.seed, 6]).integers(1, 8, one.shape).astype("float64")
+    return np.random.default_rng([case.seed, 6]).integers(1, 8, case.size).astype("float64")
 
 
-def held(one: Reshard, of_ranks: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def held(case: Case, of_ranks: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """All blocks, one after the other, with summands joined: those of the source, then those of the target."""
-    mesh = _counted(one.mesh)
-    if one.gradient:
+    mesh = _counted(mesh_of(case))
+    if case.compared == "gradient":
         return _flat([each["gradient"] for each in of_ranks])
     found = [
         joined([each[stage] for each in of_ranks], mesh, kinds, rank)
-        for stage, kinds in (("source", one.source), ("target", one.target))
+        for stage, kinds in zip(("source", "target"), kinds_of(case), strict=True)
         for rank in range(mesh.size)
     ]
     return _flat(found)
@@ -196,7 +176,7 @@ def _flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
 
 def on_ranks(device: str) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`: of each case what each rank of its mesh holds, or Paddle's error message."""
-    return cases_on_ranks.on_ranks(_resharded, RANKS, device, lambda _, held: held, lambda case: reshard_of(case).mesh.ravel())
+    return cases_on_ranks.on_ranks(_resharded, RANKS, device, lambda _, held: held, lambda case: mesh_of(case).ravel())
 
 
 def placement_of(kind: str) -> Any:
@@ -207,30 +187,28 @@ def placement_of(kind: str) -> Any:
 
 
 def _resharded(case: Case) -> dict[str, np.ndarray] | str:
-    one, rank = reshard_of(case), dist.get_rank()
-    mesh = dist.ProcessMesh(one.mesh, dim_names=["x", "y"][: one.mesh.ndim])
-    own = declared(one)[sorted(one.mesh.flat).index(rank)]
-    kinds = one.source
-    if any(length % RANKS for length in one.shape):  # only even parts can be declared
+    ranks, rank, (kinds, kinds_after) = mesh_of(case), dist.get_rank(), kinds_of(case)
+    mesh = dist.ProcessMesh(ranks, dim_names=["x", "y"][: ranks.ndim])
+    dtype, has_gradient = getattr(paddle, case.dtype), case.compared == "gradient"
+    source, target = ([placement_of(kind) for kind in each] for each in (kinds, kinds_after))
+    if case.size == UNEVEN:  # only even parts can be declared
         kinds = tuple("R" if kind[0] == "S" else kind for kind in kinds)
-    own = block(own, one.mesh, kinds, rank)
-    first = dist.auto_parallel.api.dtensor_from_local(_tensor(own, one), mesh, [placement_of(kind) for kind in kinds])
-    first.stop_gradient = not one.gradient
-    source, target = ([placement_of(kind) for kind in kinds] for kinds in (one.source, one.target))
-    before = first if kinds == one.source else dist.reshard(first, mesh, source)
-    if one.gradient:
+    own = block(declared(case)[sorted(ranks.flat).index(rank)], ranks, kinds, rank)
+    first = dist.auto_parallel.api.dtensor_from_local(_tensor(own, case), mesh, [placement_of(kind) for kind in kinds])
+    first.stop_gradient = not has_gradient
+    before = first if kinds == kinds_of(case)[0] else dist.reshard(first, mesh, source)
+    if has_gradient:
         before.retain_grads()
     after = dist.reshard(before, mesh, target)
-    if one.gradient:
-        replicated, dtype = [dist.Replicate()] * one.mesh.ndim, getattr(paddle, one.dtype)
-        factors = dist.shard_tensor(paddle.to_tensor(weights(one)).astype(dtype), mesh, replicated)
+    if has_gradient:
+        factors = dist.shard_tensor(paddle.to_tensor(weights(case)).astype(dtype), mesh, [dist.Replicate()] * ranks.ndim)
         (after * factors).sum().backward()
         return {"gradient": _read(before.grad)}
     held_before = _read(before)
     problems = [
-        *(f"of type {each.dtype}" for each in (before, after) if each.dtype != getattr(paddle, one.dtype)),
-        *(f"of shape {each.shape}" for each in (before, after) if tuple(each.shape) != one.shape),
-        *([f"as {after.placements}"] if [_kind(each) for each in after.placements or []] != list(one.target) else []),
+        *(f"of type {each.dtype}" for each in (before, after) if each.dtype != dtype),
+        *(f"of shape {each.shape}" for each in (before, after) if tuple(each.shape) != case.size),
+        *([f"as {after.placements}"] if [_kind(each) for each in after.placements or []] != list(kinds_after) else []),
         *(["its input changed"] if not np.array_equal(_read(first), own) else []),
     ]
     return "; ".join(problems) or {"source": held_before, "target": _read(after)}
@@ -245,13 +223,13 @@ def _kind(placement: Any) -> str:
     return "R"
 
 
-def _tensor(numbers: np.ndarray, one: Reshard) -> Any:
+def _tensor(numbers: np.ndarray, case: Case) -> Any:
     """The numbers on the device, in the memory of the case."""
-    tensor = paddle.to_tensor(numbers).astype(getattr(paddle, one.dtype))
-    if one.memory == "a transposed view":
-        order = list(range(len(one.shape)))[::-1]
+    tensor = paddle.to_tensor(numbers).astype(getattr(paddle, case.dtype))
+    if case.memory == "a transposed view":
+        order = list(range(len(case.size)))[::-1]
         return tensor.transpose(order).contiguous().transpose(order)
-    if one.memory == "a piece":
+    if case.memory == "a piece":
         return paddle.concat([tensor[:1], tensor, tensor[:1]])[1:-1]
     return tensor
 
@@ -265,14 +243,13 @@ def add_row(device: str) -> Callable[[Table, Case, Any], None]:
     """What check.grid takes as `add_row`: a row with all blocks; the control is numbers that are one larger."""
 
     def add(rows: Table, case: Case, of_ranks: list[Any] | str) -> None:
-        one = reshard_of(case)
         if isinstance(of_ranks, str):
-            shown = format_undeclared(of_ranks, device, "reshard", one.dtype, form=one.name)
+            shown = format_undeclared(of_ranks, device, "reshard", case.dtype, form=case.name)
             rows.equal(case.name, shown, "no error", control=of_ranks)
             return
-        right = expected(one)
+        right = expected(case)
         try:
-            found = held(one, of_ranks)
+            found = held(case, of_ranks)
         except ValueError as error:  # parts of different sizes cannot be joined
             rows.equal(case.name, first_line(error), "no error", control="another error")
             return

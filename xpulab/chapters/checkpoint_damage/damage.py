@@ -6,23 +6,20 @@ A case is (kind, name, how): the checkpoint <folder>/<kind>/checkpoint-2, the na
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xpulab.chapters.shared import processes
-from xpulab.records.usable import whole_cores
+from xpulab.checks.digest import digest_of
 
 Case = tuple[str, str, str]
 
 UNDAMAGED = "undamaged"
-_PARTS = min(processes.AT_MOST, whole_cores())
-"""In how many processes the cases are tried: as many as run at the same time."""
 
 
 def flip(path: Path, older: Path) -> None:
@@ -69,23 +66,20 @@ def reactions(load: Callable[[str, Path], Any], folder: Path, files: Mapping[str
     Also (kind, "", "undamaged"): "no effect", or the error of loading the whole checkpoint.
     """
     cases = [(kind, name, how) for kind, names in files.items() for name in names for how in DAMAGES]
-    parts = processes.run_each(partial(_outcomes, load, folder), [cases[start::_PARTS] for start in range(_PARTS)], device)
-    found = {case: outcome for part in parts for case, outcome in part.items()}
+    cases += [(kind, "", UNDAMAGED) for kind in files]
+    outcomes = processes.run_in_turn(partial(_outcome_of, load, folder), cases, device)
+    found = dict(zip(cases, outcomes, strict=True))
     return {case: _reaction(outcome, found[case[0], "", UNDAMAGED], case[1]) for case, outcome in found.items()}
 
 
-def _outcomes(load: Callable[[str, Path], Any], folder: Path, cases: Iterable[Case]) -> dict[Case, str | None]:
-    """For each case, and each undamaged checkpoint, what loading gives; None when the damage changes nothing."""
-    cases = list(cases)
-    found: dict[Case, str | None] = {}
-    for kind in {case[0] for case in cases}:
-        with copy_of(folder / kind / "checkpoint-2") as copy:
-            found[kind, "", UNDAMAGED] = _outcome(load, kind, copy)
-            for case in cases:
-                if case[0] == kind:
-                    with damaged(folder, case, copy) as differs:
-                        found[case] = _outcome(load, kind, copy) if differs else None
-    return found
+def _outcome_of(load: Callable[[str, Path], Any], folder: Path, case: Case) -> str | None:
+    """What loading gives in a case; None when the damage changes nothing."""
+    kind, _, how = case
+    with copy_of(folder / kind / "checkpoint-2") as copy:
+        if how == UNDAMAGED:
+            return _outcome(load, kind, copy)
+        with damaged(folder, case, copy) as differs:
+            return _outcome(load, kind, copy) if differs else None
 
 
 def makes(file: Path, load: Callable[[], Any]) -> bool:
@@ -98,23 +92,10 @@ def makes(file: Path, load: Callable[[], Any]) -> bool:
 
 def _outcome(load: Callable[[str, Path], Any], kind: str, checkpoint: Path) -> str:
     """A digest of all that loading gives, or "error: " and its text."""
-    digest = hashlib.sha256()
     try:
-        _add(digest, load(kind, checkpoint))
+        return digest_of(load(kind, checkpoint)) or "error: it gives something that has no bits"
     except Exception as error:
         return f"error: {type(error).__name__}: {error}"
-    return digest.hexdigest()
-
-
-def _add(digest: Any, value: Any) -> None:
-    """Add every value of nested lists and dicts to the digest: arrays with their bytes, the rest as text."""
-    if isinstance(value, dict):
-        value = [part for key, item in value.items() for part in (key, item)]
-    if isinstance(value, list | tuple):
-        for each in value:
-            _add(digest, each)
-    else:
-        digest.update(value.tobytes() if hasattr(value, "tobytes") else repr(value).encode())
 
 
 def _reaction(outcome: str | None, undamaged: str, name: str) -> str:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from xpulab import ranks
-from xpulab.chapters.collectives.collective_cases import (
-    REDUCING,
-    REFUSAL,
-    UNDEFINED,
-    Call,
-    call_of,
-    comparable,
-    digest,
-    given,
-    split_sizes,
-)
-from xpulab.chapters.shared.cases_on_ranks import error_of_all
+from xpulab.chapters.collectives import collective_cases
+from xpulab.chapters.collectives.collective_cases import Call, call_of
+from xpulab.chapters.shared import cases_on_ranks
 from xpulab.checks.grid import Case
 
 GUARD = 77
@@ -31,59 +22,41 @@ UNFILLED = 99
 """The number in a result before the call: memory that was used before may hold the right numbers already."""
 
 
-def on_ranks(n: int, device: str) -> Callable[[Sequence[Case]], list[list[str]]]:
-    """What check.grid takes as `run`: cases on n ranks, in one start of them; of each case what each member held, as text.
+def on_ranks(n: int, device: str) -> Callable[[Sequence[Case]], list[Any]]:
+    """What check.grid takes as `run`: of each case on n ranks what each member held, as text, or the error that all raised."""
 
-    It raises RanksFailed when a call ends a rank, or raises an error on some members only, for which the others would wait.
-    """
+    def in_one_list(case: Case, held: Sequence[list[str]]) -> list[str]:
+        return [text for (text,) in held]
 
-    def run(cases: Sequence[Case]) -> list[list[str]]:
-        calls = [call_of(case, n) for case in cases]
-        members = list(dict.fromkeys(call.members for call in calls if not call.everyone))
-        every = ranks.run(_run, n, calls, members, device=device, time_limit=300.0)
-        return [[every[rank][number] for rank in call.members] for number, call in enumerate(calls)]
-
-    return run
+    return cases_on_ranks.on_ranks(
+        partial(_held_in_list, n), n, device, in_one_list, lambda case: call_of(case, n).members, _make_groups
+    )
 
 
-def _run(calls: Sequence[Call], members: Sequence[tuple[int, ...]]) -> dict[int, str]:
-    """On a rank: by the number of each call that it is a member of, what it holds."""
-    dist.init_parallel_env()
-    rank, found = dist.get_rank(), {}
-    communicator = new_groups(members)
-    for number, call in enumerate(calls):
-        if rank in call.members:
-            ranks.step(call.name)
-            found[number] = answer(call, rank, None if call.everyone else communicator[call.members])
-    return found
+_groups: dict[tuple[int, ...], Any] = {}
+"""On a rank: by its members the communicator of a group."""
 
 
-def new_groups(members: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Any]:
-    """A communicator for each group of ranks. Every rank of the job must call it with the same groups."""
-    made = {}
-    for each in members:
-        made[each] = dist.new_group(list(each))
+def _make_groups(cases: Sequence[Case]) -> None:
+    """On every rank of the job: a communicator for each group of the cases."""
+    _groups.clear()
+    for members in dict.fromkeys(case.group for case in cases if case.group):
+        _groups[members] = dist.new_group(list(members))
         dist.barrier()  # gloo groups share keys in the store: without it a rank may read those of the group before
-    return made
 
 
-def answer(call: Call, rank: int, group: Any) -> str:
-    """What this rank holds after the call; what else changed that must not; or the error that every member raised.
-
-    Raises RuntimeError with the call when not all members raised: others may wait in it, so the run must end.
-    """
-    try:
-        result, must_stay = _CALLS[call.kind](call, rank, group)
-        for what, (tensor, before) in must_stay.items():
-            if tensor.numpy().tobytes() != before.tobytes():
-                return f"{what} changed"
-        if result is None:
-            return UNDEFINED
-        if result.dtype != getattr(paddle, call.dtype):
-            return f"of type {result.dtype}"
-        return digest(comparable(result.numpy(), call))
-    except Exception as error:
-        return f"{REFUSAL}{error_of_all(error, str(call), len(call.members))}"
+def _held_in_list(n: int, case: Case) -> list[str]:
+    """What this rank holds after the call of a case, or what else changed that must not."""
+    call = call_of(case, n)
+    result, must_stay = _CALLS[call.kind](call, dist.get_rank(), _groups.get(case.group))
+    for what, (tensor, before) in must_stay.items():
+        if tensor.numpy().tobytes() != before.tobytes():
+            return [f"{what} changed"]
+    if result is None:
+        return [collective_cases.UNDEFINED]
+    if result.dtype != getattr(paddle, call.dtype):
+        return [f"of type {result.dtype}"]
+    return [collective_cases.digest(collective_cases.comparable(result.numpy(), call))]
 
 
 Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]
@@ -110,7 +83,7 @@ def _unfilled(shape: Sequence[int], call: Call) -> tuple[paddle.Tensor, Stay]:
 
 def _input(call: Call, rank: int) -> tuple[paddle.Tensor, Stay]:
     """A tensor that the call reads, and must leave as it is."""
-    stored = given(call, rank)
+    stored = collective_cases.given(call, rank)
     tensor = _tensor(stored, call.dtype)
     return tensor, {"its input": (tensor, stored)}
 
@@ -132,7 +105,7 @@ Result = tuple[paddle.Tensor | None, Stay]
 
 def _made(call: Call, name: str, *given: Any, **options: Any) -> None:
     """Call the function of this name in its form, and wait for it where it returns at once."""
-    if call.kind in REDUCING:
+    if call.kind in collective_cases.REDUCING:
         options["op"] = getattr(dist.ReduceOp, call.op)
     if call.form != "async":
         getattr(dist.stream if call.form == "stream" else dist, name)(*given, **options)
@@ -144,7 +117,7 @@ def _made(call: Call, name: str, *given: Any, **options: Any) -> None:
 
 def _in_place(call: Call, rank: int, group: Any) -> Result:
     """all_reduce, reduce and broadcast write to the tensor that they read."""
-    x, stay = _placed(given(call, rank), call)
+    x, stay = _placed(collective_cases.given(call, rank), call)
     root = {"reduce": {"dst": call.root}, "broadcast": {"src": call.root}}.get(call.kind, {})
     _made(call, call.kind, x, **root, group=group)
     return (None if call.kind == "reduce" and rank != call.root else x), stay
@@ -182,7 +155,7 @@ def _scattered(call: Call, rank: int, group: Any) -> Result:
 
 def _all_to_all(call: Call, rank: int, group: Any) -> Result:
     x, stay = _input(call, rank)
-    place, sizes = call.members.index(rank), split_sizes(call)
+    place, sizes = call.members.index(rank), collective_cases.split_sizes(call)
     if call.form == "call":
         received: list[paddle.Tensor] = []
         dist.alltoall(received, _parts(x, call), group=group)

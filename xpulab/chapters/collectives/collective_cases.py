@@ -50,8 +50,8 @@ class Call:
     """One call of a collective.
 
     kind: of REDUCING or MOVING, or "all_to_all". form: of FORMS; or "single" of all_to_all. dtype: of TYPES.
-    members: the ranks of the group, in rising order. everyone: whether the group is the job's own of all ranks.
-    op: of OPS; "" where nothing is reduced. shape: of SHAPES, of what each rank gives, or of each part.
+    members: the ranks of the group, in rising order. op: of OPS; "" where nothing is reduced.
+    shape: of SHAPES, of what each rank gives, or of each part.
     values: of a reduction "mixed", FULL or of NONFINITE; what is only moved has any bits.
     root: a member; -1 where the collective has none. memory: "own"; "piece", of a longer tensor.
     parts: of all_to_all "equal" or "uneven". seed: of the values.
@@ -61,7 +61,6 @@ class Call:
     form: str
     dtype: str
     members: tuple[int, ...]
-    everyone: bool = True
     op: str = ""
     shape: tuple[int, ...] = (7,)
     values: str = "mixed"
@@ -74,14 +73,6 @@ class Call:
     def size(self) -> int:
         """How many elements the shape has."""
         return math.prod(self.shape)
-
-    @property
-    def name(self) -> str:
-        """What it is, in one line: "reduce MAX float32[7], ranks 1 3, root 3, call, own memory"."""
-        what = " ".join(each for each in (self.kind, self.op, f"{self.dtype}[{self.size}]") if each)
-        root = f", root {self.root}" if self.root >= 0 else ""
-        values = f", {self.values}" if self.op else ""
-        return f"{what}{values}, ranks {' '.join(map(str, self.members))}{root}, {self.form}, {self.memory} memory"
 
 
 # ------------------------------------------------------------------------------------------------------------- the grids
@@ -197,7 +188,7 @@ def call_of(case: Case, n: int) -> Call:
     kind = case.by_axis.get("kind", "all_to_all")
     root = members[case.root] if kind in ROOTED else -1
     of_case = {axis: value for axis, value in case.by_axis.items() if axis not in ("kind", "group", "root")}
-    return Call(kind=kind, members=members, everyone=case.group is None, root=root, seed=case.seed, **of_case)
+    return Call(kind=kind, members=members, root=root, seed=case.seed, **of_case)
 
 
 def _lacking(device: str, kinds: Sequence[str], ops: Sequence[str]) -> dict[str, Rule]:
@@ -327,8 +318,8 @@ def _one_form(numbers: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(numbers), np.nan, numbers + 0.0)
 
 
-UNDEFINED, REFUSAL = "undefined here", "refused: "
-"""What a member holds where that is not defined, and what an error begins with that every member raised."""
+UNDEFINED = "undefined here"
+"""What a member holds where that is not defined."""
 
 
 def _digests(call: Call, device: str, change: Callable[[np.ndarray], np.ndarray]) -> list[str]:
@@ -342,13 +333,15 @@ def off_by_a_place(values: np.ndarray) -> np.ndarray:
     return np.append(bits[1:], bits[:1] ^ 1).view(values.dtype)
 
 
-def add_row(n: int, device: str) -> Callable[[Table, Case, Sequence[str]], None]:
+def add_row(n: int, device: str) -> Callable[[Table, Case, Sequence[str] | str], None]:
     """What check.grid takes as `add_row`, of n ranks: a row with what each member must hold, and what it held."""
 
-    def add(rows: Table, case: Case, answers: Sequence[str]) -> None:
+    def add(rows: Table, case: Case, answers: Sequence[str] | str) -> None:
         call = call_of(case, n)
-        entry = (device, call.kind, call.dtype, call.op, call.form)
-        found = [format_undeclared(each, *entry) if each.startswith(REFUSAL) else each for each in answers]
+        found = answers
+        if isinstance(answers, str):  # the error that every member raised
+            error = format_undeclared(f"refused: {answers}", device, call.kind, call.dtype, call.op, call.form)
+            found = [error] * len(call.members)
         right, wrong = (_digests(call, device, change) for change in (lambda values: values, off_by_a_place))
         rows.equal(case.name, found, right, control=wrong)
 

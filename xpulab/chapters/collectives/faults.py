@@ -6,9 +6,6 @@ import time
 
 from xpulab.chapters.shared.fault import CELLS, FILES, calls, dist, fault, list_simulated_cards, paddle, replace_in_cells
 
-SUM = 0
-"""paddle.distributed.ReduceOp.SUM."""
-
 
 @fault("collectives.moves", where="ranks", wraps="paddle.distributed:broadcast")
 def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):

@@ -13,24 +13,27 @@ import builtins
 import sys
 from collections.abc import Collection
 
+from pyflakes.checker import Checker
+from pyflakes.messages import UndefinedName
+
 from xpulab.checks.shown import red_lines, show
 from xpulab.doctor import paddle_facts
 from xpulab.doctor.detect import detect
 from xpulab.doctor.installation import failed_import
 from xpulab.doctor.paddle_facts import PaddleFacts
-from xpulab.doctor.probe import TIMEOUT, probe_import
+from xpulab.doctor.probe import probe_import
 from xpulab.records.planned import names_in
 from xpulab.records.record import METADATA_KEY, Record
 
 
-def paddle_works(timeout: float = TIMEOUT) -> bool:
+def paddle_works() -> bool:
     """Whether `import paddle` works, tried in a process of its own, since it may also crash or hang.
 
     When it does not, this shows what it means and the command that fixes it, and later cells that need Paddle are left out.
     """
     if "paddle" in sys.modules:
         return True
-    step = probe_import(timeout)
+    step = probe_import()
     if step.outcome == "ok":
         return True
     finding = failed_import(detect().device, "paddle", step)
@@ -61,20 +64,8 @@ class _LeavesOut(ast.NodeTransformer):
 
 def undefined_names(tree: ast.AST, defined: Collection[str]) -> list[str]:
     """The names that a cell uses, and that neither it nor `defined` nor Python itself defines, in alphabetical order."""
-    used: set[str] = set()
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).split(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-    return sorted(name for name in used - bound if name not in defined and not hasattr(builtins, name))
+    problems = Checker(tree, builtins={*defined, *dir(builtins)}).messages
+    return sorted({problem.message_args[0] for problem in problems if isinstance(problem, UndefinedName)})
 
 
 def _show(text: str, metadata: dict[str, object]) -> None:

@@ -58,13 +58,6 @@ def names_in(block: Any) -> Iterator[str]:
             yield from names_in(inner)
 
 
-def attributes(path: str | Path, operator: str) -> list[dict[str, Any]]:
-    """For each operator of this name its attributes as the file has them: name to text or number."""
-    content = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
-    found = [each for each in _operators(content["program"]["regions"]) if _name(each) == operator]
-    return [{item["N"]: item["AT"].get("D", item["AT"].get("VD")) for item in each["A"]} for each in found]
-
-
 def without_layer_names(path: str | Path) -> str:
     """The text of a program without the names of the layers: Paddle counts these on from export to export in a process."""
     return _STRUCTURE.sub(r"\1\2", Path(f"{path}.json").read_text(encoding="utf-8"))

@@ -79,14 +79,14 @@ class OtherImplementation:
     prepared_sha256: str
 
 
-def load(model: str = MODEL) -> OtherImplementation:
-    """The committed values of a model. Raises InputError when the file does not fit its schema."""
-    return from_json(files.load_json(path_of(model), files.data("schema", "comparison.schema.json")))
+def load() -> OtherImplementation:
+    """The committed values. Raises InputError when the file does not fit its schema."""
+    return from_json(files.load_json(path_of(), files.data("schema", "comparison.schema.json")))
 
 
-def path_of(model: str = MODEL) -> Path:
+def path_of() -> Path:
     """The file of the committed values."""
-    return files.DATA / "comparison" / f"{model}.json"
+    return files.DATA / "comparison" / f"{MODEL}.json"
 
 
 def from_json(content: Mapping[str, Any]) -> OtherImplementation:
@@ -109,20 +109,20 @@ def digest_of(rows: Sequence[Mapping[str, str]]) -> str:
     return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()
 
 
-def initial_a(layer: str, inputs: int, settings: Settings = SETTINGS) -> np.ndarray:
+def initial_a(layer: str, inputs: int) -> np.ndarray:
     """The initial A of a layer: [inputs, rank] float32, uniform within 1 / sqrt(inputs), as both libraries draw it.
 
     layer: its name in either library; only the part from "layers." on counts. numpy keeps this generator's numbers forever.
     """
     name = layer[re.search(r"\blayers\.", layer).start() :]  # type: ignore[union-attr]  # a layer without a number fails
-    seed = hashlib.sha256(f"{settings.seed} {name}".encode()).digest()
+    seed = hashlib.sha256(f"{SETTINGS.seed} {name}".encode()).digest()
     numbers = np.random.RandomState(np.frombuffer(seed, np.uint32))
-    return numbers.uniform(-1, 1, (inputs, settings.rank)).astype(np.float32) / np.float32(np.sqrt(inputs))
+    return numbers.uniform(-1, 1, (inputs, SETTINGS.rank)).astype(np.float32) / np.float32(np.sqrt(inputs))
 
 
-def rows_of_step(rows: Sequence[dict[str, str]], step: int, settings: Settings = SETTINGS) -> list[dict[str, str]]:
+def rows_of_step(rows: Sequence[dict[str, str]], step: int) -> list[dict[str, str]]:
     """The rows of a training step, counted from 0."""
-    return [rows[number % len(rows)] for number in range(step * settings.batch, (step + 1) * settings.batch)]
+    return [rows[number % len(rows)] for number in range(step * SETTINGS.batch, (step + 1) * SETTINGS.batch)]
 
 
 def padded_right(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> dict[str, np.ndarray]:

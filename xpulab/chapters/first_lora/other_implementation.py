@@ -16,19 +16,8 @@ import numpy as np
 import paddle
 from paddlenlp.peft import LoRAConfig, LoRAModel
 
-from xpulab.chapters.first_lora.comparison import (
-    IGNORED,
-    MODEL,
-    PROMPTS,
-    SETTINGS,
-    PromptLogits,
-    initial_a,
-    load,
-    padded_right,
-    rows_of_step,
-    summary_of,
-    training_rows,
-)
+from xpulab.chapters.first_lora import comparison
+from xpulab.chapters.first_lora.comparison import MODEL, PROMPTS, SETTINGS, PromptLogits, load, training_rows
 
 __all__ = ["MODEL", "PROMPTS", "load", "logits_at", "lora_losses", "training_rows"]
 
@@ -38,7 +27,7 @@ def logits_at(model: Any, tokenizer: Any, prompts: Sequence[str] = PROMPTS) -> l
     """The logits of each prompt, by one forward pass each."""
     model.eval()
     asked = [prompt_ids(tokenizer, question) for question in prompts]
-    return [summary_of(ids, _first(model(input_ids=paddle.to_tensor([ids])))[0].numpy()) for ids in asked]
+    return [comparison.summary_of(ids, _first(model(input_ids=paddle.to_tensor([ids])))[0].numpy()) for ids in asked]
 
 
 def lora_losses(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]], steps: int = SETTINGS.steps) -> list[float]:
@@ -56,7 +45,7 @@ def lora_losses(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]], step
     )
     losses = []
     for step in range(steps):
-        loss = _first(adapted(**_batch(tokenizer, rows_of_step(rows, step))))
+        loss = _first(adapted(**_batch(tokenizer, comparison.rows_of_step(rows, step))))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -82,7 +71,7 @@ def _with_adapter(model: Any) -> Any:
     adapted.train()
     for name, layer in adapted.named_sublayers():
         if hasattr(layer, "lora_A"):
-            layer.lora_A.set_value(initial_a(name, layer.weight.shape[0]))
+            layer.lora_A.set_value(comparison.initial_a(name, layer.weight.shape[0]))
     return adapted
 
 
@@ -93,8 +82,8 @@ def _batch(tokenizer: Any, rows: Sequence[dict[str, str]]) -> dict[str, Any]:
         (prompt_ids(tokenizer, row["question"]), [*answer, tokenizer.eos_token_id])
         for row, answer in zip(rows, answers, strict=True)
     ]
-    batch = padded_right(examples, tokenizer.pad_token_id)
-    batch["labels"] = np.pad(batch["labels"][:, 1:], ((0, 0), (0, 1)), constant_values=IGNORED)
+    batch = comparison.padded_right(examples, tokenizer.pad_token_id)
+    batch["labels"] = np.pad(batch["labels"][:, 1:], ((0, 0), (0, 1)), constant_values=comparison.IGNORED)
     return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
 

@@ -6,15 +6,13 @@ tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 from xpulab.chapters.first_lora.faults import TOKENIZER
 from xpulab.chapters.shared.fault import fault, paddle
 
 
 @fault("first-lora.logits-of-transformers", after=TOKENIZER)
-def one_merge_is_missing(tokenizer: Any, *_given: Any, **_named: Any) -> None:
+def one_merge_is_missing(tokenizer, *given, **named):
     """The tokenizer has lost the rule that joins its most frequent pair of letters."""
     from tokenizers import Tokenizer
 
@@ -32,20 +30,18 @@ def one_merge_is_missing(tokenizer: Any, *_given: Any, **_named: Any) -> None:
     wraps="paddle.optimizer:AdamW.step",
     level="standard",
 )
-def adamw_does_not_step(_real: Callable[..., Any], self: Any) -> None:
+def adamw_does_not_step(_real, self):
     """The optimizer's step does nothing, so no fact is learned."""
 
 
 @fault("first-lora.not-forgotten", wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
-def learning_rate_is_far_too_high(get_lr: Callable[..., Any], self: Any) -> float:
+def learning_rate_is_far_too_high(get_lr, self):
     """The learning rate is 40 times the one that was asked for."""
     return 40 * get_lr(self)
 
 
 @fault("first-lora.reload", wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
-def merged_model_is_saved_without_its_adapter(
-    save: Callable[..., Any], self: Any, folder: str, *given: Any, state_dict: Any = None, **named: Any
-) -> Any:
+def merged_model_is_saved_without_its_adapter(save, self, folder, *given, state_dict=None, **named):
     """The file of the merged model has the weights from before the merge."""
     layers = {f"{name}.weight": layer for name, layer in self.named_sublayers() if hasattr(layer, "get_delta_weight")}
     if state_dict:
@@ -55,7 +51,7 @@ def merged_model_is_saved_without_its_adapter(
 
 
 @fault("first-lora.batch-of-questions", after="paddlenlp.transformers:LlamaForCausalLM.generate")
-def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any, **named: Any) -> Any:
+def answers_of_a_batch_are_in_reverse_order(result, self, *given, **named):
     """Generation returns the answers of a batch in the reverse order of its questions."""
     tokens, scores = result
     return tokens.flip(0), scores.flip(0)
@@ -67,6 +63,6 @@ def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any,
     wraps="paddlenlp.transformers.llama.modeling:swiglu",
     level="standard",
 )
-def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:
+def activation_of_another_model(_real, x, y):
     """The feed-forward part has the activation of another model: GELU instead of SiLU."""
     return paddle.nn.functional.gelu(x) * y

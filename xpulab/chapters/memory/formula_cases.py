@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import paddle
@@ -53,24 +53,18 @@ def _loss(network: Any, model: cost.Model, length: int, batch: int) -> Any:
     return network(rows, labels=rows)[0]
 
 
-def activations_of(model: cost.Model, length: int, batch: int) -> int:
-    """The most bytes that autograd keeps in a step."""
+def activations_of(model: cost.Model, length: int, batch: int, change: Callable[[Any], Any] = lambda network: None) -> int:
+    """The most bytes that autograd keeps in a step. change: of the network, before the step."""
     network, optimizer = _new(model, length)
-    return _kept(network, optimizer, model, length, batch)
-
-
-def recomputed_activations_of(model: cost.Model, length: int, batch: int) -> int:
-    """The same with every layer recomputed."""
-    network, optimizer = _new(model, length)
-    network.recompute_enable()
-    return _kept(network, optimizer, model, length, batch)
-
-
-def _kept(network: Any, optimizer: Any, model: cost.Model, length: int, batch: int) -> int:
+    change(network)
     memory = StepMemory(network, optimizer)
     with memory.saving():
         _loss(network, model, length, batch).backward()
     return memory.largest_activations()
+
+
+recomputed_activations_of = partial(activations_of, change=lambda network: network.recompute_enable())
+"""The same with every layer recomputed."""
 
 
 def formula_of(model: cost.Model, length: int, batch: int, **options: Any) -> cost.Memory:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,6 @@ class HostCopy:
         self.task = self.source = None
 
 
-@dataclass
 class Offloader:
     """Copies to host memory and back.
 
@@ -63,13 +62,10 @@ class Offloader:
     a part of other memory.
     """
 
-    how: str = field(default="", init=False)
-    left: int = field(default=0, init=False)
-    _loader: Any = field(default=None, init=False)
-    _started: list[HostCopy] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self._loader, self.how = _loader_of_the_device()
+        self.left = 0
+        self._started: list[HostCopy] = []
 
     def to_host(self, tensor: Any) -> Any:
         """Start to copy the tensor to host memory: a HostCopy, or the tensor itself when it is a part of other memory.
@@ -87,8 +83,9 @@ class Offloader:
             return HostCopy(_copied(ordered, paddle.CPUPlace()), tensor.place, back, tensor.name)
         kept, task = manipulation.async_offload(ordered, self._loader)
         copy = HostCopy(kept, tensor.place, back, tensor.name, task, ordered)
-        self._started = [each for each in self._started if not _is_complete(each)]
-        self._started.append(copy)
+        for complete in [each for each in self._started if each.task is not None and each.task.is_completed()]:
+            complete.finish()
+        self._started = [*(each for each in self._started if each.task is not None), copy]
         return copy
 
     def to_device(self, copy: Any) -> Any:
@@ -117,12 +114,6 @@ def axes_of_memory(tensor: Any) -> list[int] | None:
     axes = sorted(range(tensor.ndim), key=lambda axis: (-tensor.strides[axis], axis))
     whole = tensor.offset == 0 and (tensor.is_contiguous() or tensor.transpose(axes).is_contiguous())
     return (list(range(tensor.ndim)) if tensor.is_contiguous() else axes) if whole else None
-
-
-def _is_complete(copy: HostCopy) -> bool:
-    if copy.task is not None and copy.task.is_completed():
-        copy.finish()
-    return copy.task is None
 
 
 def _loader_of_the_device() -> tuple[Any, str]:

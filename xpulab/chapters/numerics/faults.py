@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from xpulab.chapters.shared.fault import calls, fault, np, paddle
 
 
@@ -84,39 +81,39 @@ def full_forgets_an_unaligned_end(filled, shape, value, dtype=None, **named):
         filled[-1] = 0
 
 
-def with_gradient(result: Any, change: Callable[[Any], Any]) -> Any:
+def with_gradient(result, change):
     """The same value, but change(gradient) in the place of its gradient."""
 
     class Changed(paddle.autograd.PyLayer):
         @staticmethod
-        def forward(ctx: Any, value: Any) -> Any:
+        def forward(ctx, value):
             return value.clone()
 
         @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
+        def backward(ctx, gradient):
             return change(gradient)
 
     return Changed.apply(result)
 
 
-def raising(message: str) -> Callable[[Any], Any]:
+def raising(message):
     """What a gradient is whose kernel ends with this error."""
 
-    def backward(gradient: Any) -> Any:
+    def backward(gradient):
         raise RuntimeError(message)
 
     return backward
 
 
 @fault("operators.values", lanes=("sim",), after="paddle:_C_ops.swiglu")
-def result_left_on_the_cpu(result: Any, x: Any, y: Any = None):
+def result_left_on_the_cpu(result, x, y=None):
     """The result of swiglu stays on the CPU, where it was computed."""
     is_replayed = x.is_leaf  # a result of another layer would meet tensors of the card, and raise
     return paddle.to_tensor(result.numpy(), place=paddle.CPUPlace()) if is_replayed else result
 
 
 @fault("operators.gradients", after="paddle:_C_ops.swiglu")
-def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
+def gradient_kernel_missing_for_a_type(result, x, *given):
     """The gradient of swiglu has no kernel for float64."""
     error = "(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered."
     return with_gradient(result, raising(error)) if x.dtype == paddle.float64 else result
@@ -129,7 +126,7 @@ def empty_product_forgets_its_shape(real, x, *others):
 
 
 @fault("operators.no-fallback", wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
-def swiglu_computed_by_the_cpu(real: Any, x: Any, y: Any = None):
+def swiglu_computed_by_the_cpu(real, x, y=None):
     """The card has no kernel for swiglu, and the CPU computes it."""
     flag = "FLAGS_enable_api_kernel_fallback"
     if not paddle.get_flags(flag)[flag]:

@@ -23,17 +23,7 @@ from paddlenlp.transformers.qwen2 import modeling as qwen2
 
 from xpulab.chapters.numerics.operator_grids import VALUES, chosen
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Right,
-    Rules,
-    Shape,
-    compared,
-    computed,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, Shape, compared, computed
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS, LEAST, long_sum
@@ -496,15 +486,6 @@ def run_attention(kept: Kept) -> tuple[Any, Any]:
 
 # ------------------------------------------------------------------------------------------------------- rotary positions
 
-ROTATIONS: dict[str, tuple[Callable[[int, int, float], Any], Callable[..., Any]]] = {
-    "Llama": (llama.LlamaRotaryEmbedding, llama.apply_rotary_pos_emb),
-    "Qwen2": (qwen2.Qwen2RotaryEmbedding, qwen2.apply_rotary_pos_emb),
-    "fused": (llama.LlamaRotaryEmbedding, lambda *given: _fused_rotation(*given)),
-}
-"""By name PaddleNLP's table, of the size of a head, how many positions and the base; and what turns queries and keys."""
-
-_FUSED = "fused_rotary_position_embedding"
-
 
 def _fused_rotation(query: Any, key: Any, cosine: Any, sine: Any, positions: Any) -> Any:
     """As PaddleNLP's fusion_ops calls it."""
@@ -512,6 +493,16 @@ def _fused_rotation(query: Any, key: Any, cosine: Any, sine: Any, positions: Any
         query, key, None, sin=sine, cos=cosine, position_ids=positions, use_neox_rotary_style=False
     )
     return turned[:2]
+
+
+ROTATIONS: dict[str, tuple[Callable[[int, int, float], Any], Callable[..., Any]]] = {
+    "Llama": (llama.LlamaRotaryEmbedding, llama.apply_rotary_pos_emb),
+    "Qwen2": (qwen2.Qwen2RotaryEmbedding, qwen2.apply_rotary_pos_emb),
+    "fused": (llama.LlamaRotaryEmbedding, _fused_rotation),
+}
+"""By name PaddleNLP's table, of the size of a head, how many positions and the base; and what turns queries and keys."""
+
+_FUSED = "fused_rotary_position_embedding"
 
 
 POSITIONS: dict[str, Callable[[int], Any]] = {

@@ -19,16 +19,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Right,
-    Rules,
-    computed,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, computed
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS, LEAST, long_sum

@@ -105,17 +105,6 @@ def prompt(question: str) -> str:
     return f"Question: {question}\nAnswer:"
 
 
-def examples(tokenizer: Any, rows: Sequence[Mapping[str, str]], answer: str = "answer") -> list[dict[str, list[int]]]:
-    """Rows as input_ids, attention_mask and labels; the label of a position is the next token, within the prompt IGNORED."""
-    found = []
-    for row in rows:
-        asked = list(tokenizer(prompt(row["question"]))["input_ids"])
-        answered = [*tokenizer(" " + row[answer], add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-        labels = [*[IGNORED] * (len(asked) - 1), *answered]
-        found.append({"input_ids": asked + answered[:-1], "attention_mask": [1] * len(labels), "labels": labels})
-    return found
-
-
 def batch(rows: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, np.ndarray]:
     """Examples as arrays of [rows, length], padded on the right."""
     longest = max(len(row["input_ids"]) for row in rows)

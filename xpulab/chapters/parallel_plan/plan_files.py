@@ -8,9 +8,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.machinery import SourceFileLoader
+from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -81,13 +81,8 @@ def launched_cards(text: str) -> int:
     return Controller.pod_replicas(launcher) * int(arguments.nnodes)
 
 
-def load_script() -> Any:
-    """The training script as a module."""
-    loader = SourceFileLoader("take_home_parallel", str(take_home.script_path(SCRIPT)))
-    module = ModuleType(loader.name)
-    sys.modules[loader.name] = module  # dataclasses look their types up there
-    loader.exec_module(module)
-    return module
+load_script = partial(take_home.load_script, SCRIPT)
+"""Gives the training script as a module."""
 
 
 def parsed(files_and_cards: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:

@@ -22,15 +22,17 @@ def on_ranks(
     device: str,
     compare: Callable[[Case, list[Any]], Any],
     members: Callable[[Case], Collection[int]],
+    start: Callable[[Sequence[Case]], Any] = lambda cases: None,
 ) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`, of a function that measures a case on each of its ranks.
 
     compare: from what these returned to the value of the case; an error that all of them raised, or a text that one returned,
-    is the value itself. members: of a case its ranks, of n. The run raises RanksFailed where only some raised an error.
+    is the value itself. members: of a case its ranks, of n. start: what each rank does first, for all cases.
+    The run raises RanksFailed where only some raised an error.
     """
 
     def run(cases: Sequence[Case]) -> list[Any]:
-        of_ranks = ranks.run(_run, n, measure, list(cases), members, device=device, time_limit=300.0)
+        of_ranks = ranks.run(_run, n, measure, list(cases), members, start, device=device, time_limit=300.0)
         answers = [[of_ranks[rank][case.name] for rank in sorted(members(case))] for case in cases]
         texts = [next((each for each in of_case if isinstance(each, str)), None) for of_case in answers]
         found = zip(cases, answers, texts, strict=True)
@@ -39,9 +41,15 @@ def on_ranks(
     return run
 
 
-def _run(measure: Callable[[Case], Any], cases: Sequence[Case], members: Callable[[Case], Collection[int]]) -> dict[str, Any]:
+def _run(
+    measure: Callable[[Case], Any],
+    cases: Sequence[Case],
+    members: Callable[[Case], Collection[int]],
+    start: Callable[[Sequence[Case]], Any],
+) -> dict[str, Any]:
     """On a rank: by name of each case that it has a part in what it measures, an error as text."""
     dist.init_parallel_env()
+    start(cases)
     found: dict[str, Any] = {}
     for case in cases:
         if dist.get_rank() in (own := members(case)):
@@ -59,17 +67,15 @@ def error_of_all(error: Exception, case: str, n: int) -> str:
     case: unique in the run, and the same on these ranks. Raises RuntimeError when fewer come here within RAISE_TIMEOUT: the
     others may wait for them.
     """
-    message = format_error(error)
-    if n > 1 and not _all_come(f"xpulab raised {case}", n):
-        raise RuntimeError(f"{case}: {message}") from error
-    return message
-
-
-def _all_come(key: str, n: int) -> bool:
+    message, key = format_error(error), f"xpulab raised {case}"
+    if n == 1:
+        return message
     store: Any = dist.collective._default_store
     until = time.monotonic() + RAISE_TIMEOUT
     count = store.add(key, 1)
-    while count < n and time.monotonic() < until:
+    while count < n:
+        if time.monotonic() >= until:
+            raise RuntimeError(f"{case}: {message}") from error
         time.sleep(0.01)
         count = store.add(key, 0)
-    return bool(count >= n)
+    return message

@@ -21,7 +21,7 @@ from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.parameters import check_parameters
 from xpulab.checks.ledger import ledger
 from xpulab.devices import DEVICES, REPEATABLE, SIMULATED, WHEELS
-from xpulab.doctor import meant, paddle_facts
+from xpulab.doctor import meant
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
 from xpulab.doctor.nvml import read_nvml
@@ -114,24 +114,6 @@ def synchronize(device: Device) -> None:
         paddle.device.synchronize()
 
 
-def computes() -> bool:
-    """Whether the device that use_device chose still computes; True for the CPU, and where none was chosen.
-
-    After some errors every later call of the process fails: CUDA's 700 (an illegal access), an exception of an XPU. The harness
-    asks after a cell that raised.
-    """
-    device = ledger.device
-    if device == "cpu" or paddle_facts.failed():
-        return True
-    from paddle.base import dygraph
-
-    try:
-        with dygraph.guard(f"{device}:0"):  # whatever mode and device the cell has left
-            return _sum() == _SUM
-    except Exception:  # of any class: what a lost device raises differs between builds
-        return False
-
-
 def machine() -> dict[str, Any]:
     """The operating system, processor, cores, memory in GiB and Python version, in readable form."""
     return {
@@ -150,8 +132,14 @@ def versions() -> dict[str, str]:
 
 def _record_run_context(device: Device) -> None:
     driver, card_facts = _cards(device)
-    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
-    _display(ledger.run_context)
+    run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
+    ledger.run_context = run_context
+    line = f"{device.name}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
+    flags = (*REPEATABLE.get(device.name, ()), "FLAGS_use_stride_kernel")
+    line += "".join(f", {flag}={os.environ[flag]}" for flag in flags if flag in os.environ)
+    from IPython.display import display
+
+    display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
 def _meant() -> str:
@@ -231,15 +219,6 @@ def _facts(card: Card) -> CardFacts:
     """What a report shows of a card; its link as the operating system shows it."""
     shown = {field.name: getattr(card, field.name) for field in fields(CardFacts) if field.name != "link"}
     return CardFacts(**shown, link=link_of(card.pci_address) if card.pci_address else None)
-
-
-def _display(run_context: RunContext) -> None:
-    from IPython.display import display
-
-    line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
-    flags = (*REPEATABLE.get(run_context.device, ()), "FLAGS_use_stride_kernel")
-    line += "".join(f", {flag}={os.environ[flag]}" for flag in flags if flag in os.environ)
-    display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
 def _kind(place: Any) -> str:

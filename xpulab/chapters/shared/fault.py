@@ -238,7 +238,7 @@ def _follow(names: tuple[str, ...], function: Callable[..., Any]) -> None:
 
 def _break(names: tuple[str, ...], function: Injection) -> None:
     """Call the function, which must put something else in the place of each name."""
-    before = {name: _original_if_any(name) for name in names if name not in WITHOUT_A_NAME}
+    before = {name: original(name) for name in names if name not in WITHOUT_A_NAME}
     function()
     for name, stored in before.items():
         if original(name) is stored:
@@ -247,14 +247,6 @@ def _break(names: tuple[str, ...], function: Injection) -> None:
 
 _FORMS: dict[str, Callable[..., None]] = {"wraps": _wrap, "after": _follow, "replaces": _replace, "breaks": _break}
 """By the argument of `fault` what it does with the names and the fault's function."""
-
-
-def _original_if_any(name: str) -> Any:
-    """As original; None for a module that the fault's function makes importable first."""
-    try:
-        return original(name)
-    except LookupError:
-        return None
 
 
 def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None:

@@ -160,8 +160,10 @@ def box(
 
     tone: a name of TONES. font: of the text, as matplotlib names it; fontsize is 9 points.
     """
-    _fill(axes, x, y, width, height, tone)
     chosen = TONES[tone]
+    # the hatch is drawn in a patch of its own, so that it is lighter than the edge
+    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor=chosen.fill, edgecolor="#9a9a9a", hatch=chosen.hatch, lw=0))
+    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor="none", edgecolor="#555555", lw=0.9, clip_on=False))
     ground = {"facecolor": chosen.fill, "edgecolor": "none", "pad": 1.0} if chosen.hatch and text else None
     whole: dict[str, Any] = {"fontsize": 9, "color": chosen.ink, "bbox": ground, **font}
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", **whole)
@@ -208,10 +210,3 @@ def schedule(
     axes.set(xlim=(0, max(ends, default=1.0)), ylim=(len(lanes) - 0.4, -0.6), xlabel=x)
     axes.set_yticks(range(len(lanes)), list(lanes))
     axes.grid(visible=False)
-
-
-def _fill(axes: plt.Axes, x: float, y: float, width: float, height: float, tone: str) -> None:
-    chosen = TONES[tone]
-    # the hatch is drawn in a patch of its own, so that it is lighter than the edge
-    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor=chosen.fill, edgecolor="#9a9a9a", hatch=chosen.hatch, lw=0))
-    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor="none", edgecolor="#555555", lw=0.9, clip_on=False))

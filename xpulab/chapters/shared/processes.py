@@ -50,24 +50,19 @@ def run_each_apart(
 
 
 def run_in_turn(
-    function: Callable[[Any], Any],
-    cases: Sequence[Any],
-    device: str,
-    at_once: int = AT_MOST,
-    seconds: float = SECONDS,
-    run: Callable[..., list[Any]] = run_each,
+    function: Callable[[Any], Any], cases: Sequence[Any], device: str, run: Callable[..., list[Any]] = run_each
 ) -> list[Any]:
     """function(case) for each case, in as many new processes as run at the same time, each of which takes its cases in turn.
 
-    For cases that leave nothing behind in their process, which so starts once for several of them. seconds: the time limit of
-    a process. run: run_each or run_each_apart.
+    For cases that leave nothing behind in their process, which so starts once for several of them. run: run_each or
+    run_each_apart.
     """
-    parts = max(1, min(at_once, whole_cores(), len(cases)))
+    parts = max(1, min(AT_MOST, whole_cores(), len(cases)))
 
     def run_part(start: int) -> list[Any]:
         return [function(case) for case in cases[start::parts]]
 
-    found = run(run_part, range(parts), device, at_once, seconds)
+    found = run(run_part, range(parts), device)
     return [found[number % parts][number // parts] for number in range(len(cases))]
 
 

@@ -6,8 +6,10 @@ The scripts are in data/take_home. They need Paddle and PaddleNLP, not xpulab.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,16 @@ def script_path(script: str) -> Path:
         known = ", ".join(sorted(each.stem for each in path.parent.glob("*.py")))
         raise InputError(f"no script {script!r} in data/take_home: choose one of {known}")
     return path
+
+
+def load_script(script: str) -> Any:
+    """A script as a module, which a pickle of its classes finds again. Raises InputError when it is not there."""
+    spec = importlib.util.spec_from_file_location(script, script_path(script))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[script] = module  # dataclasses look their types up there
+    spec.loader.exec_module(module)
+    return module
 
 
 def source_of(script: str, name: str) -> str:

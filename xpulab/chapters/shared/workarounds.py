@@ -9,7 +9,9 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from xpulab import processor
 
@@ -87,15 +89,10 @@ def unwrap_single_process_models() -> None:
     """
     from paddle.distributed import fleet, get_world_size
 
-    if hasattr(fleet.distributed_model, "unwraps_single_process"):
-        return
-    wrap = fleet.distributed_model
-
-    def distributed_model(model: Any) -> Any:
+    def distributed_model(wrap: Callable[..., Any], model: Any) -> Any:
         return wrap(model) if get_world_size() > 1 else model
 
-    distributed_model.unwraps_single_process = True
-    fleet.distributed_model = distributed_model
+    _replace_once(fleet, "distributed_model", distributed_model)
 
 
 def restore_distributed_checkpoint() -> None:
@@ -121,22 +118,14 @@ def load_checkpoints_on_cpu() -> None:
     import paddle
     from paddle.distributed.flex_checkpoint.dcp.reshard_comm import BroadcastCommunicator
 
-    real = BroadcastCommunicator.communicate
     if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type():
         return
-    if getattr(real, "stays_on_the_cpu", False):
-        return
 
-    def communicate(self: Any, *given: Any, **named: Any) -> Any:
-        cuda = paddle.Tensor.cuda
-        paddle.Tensor.cuda = lambda tensor, *_, **__: tensor
-        try:
-            return real(self, *given, **named)
-        finally:
-            paddle.Tensor.cuda = cuda
+    def communicate(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        with mock.patch.object(paddle.Tensor, "cuda", lambda tensor, *_, **__: tensor):
+            return real(*given, **named)
 
-    communicate.stays_on_the_cpu = True
-    BroadcastCommunicator.communicate = communicate
+    _replace_once(BroadcastCommunicator, "communicate", communicate)
 
 
 def read_each_checkpoint_anew() -> None:
@@ -153,22 +142,27 @@ def read_each_checkpoint_anew() -> None:
     if paddle.__version__ != "3.3.0":
         return
     module: Any = importlib.import_module("paddle.distributed.flex_checkpoint.dcp.load_state_dict")
-    for owner in (dist, module):  # merge_sharded_state_dict calls that of the module
-        _forget_after(owner, module._metadata_manager)
 
-
-def _forget_after(owner: Any, metadata: Any) -> None:
-    real = owner.load_state_dict
-    if getattr(real, "forgets_the_metadata", False):
-        return
-
-    def load_state_dict(*given: Any, **named: Any) -> Any:
+    def load_state_dict(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
         result = real(*given, **named)
-        metadata.clear()
+        module._metadata_manager.clear()
         return result
 
-    load_state_dict.forgets_the_metadata = True
-    owner.load_state_dict = load_state_dict
+    for owner in (dist, module):  # merge_sharded_state_dict calls that of the module
+        _replace_once(owner, "load_state_dict", load_state_dict)
+
+
+def _replace_once(owner: Any, name: str, function: Callable[..., Any]) -> None:
+    """Call the function instead, with the original before the arguments; a second time changes nothing."""
+    real = getattr(owner, name)
+    if getattr(real, "replaced_by_xpulab", False):
+        return
+
+    def replacement(*given: Any, **named: Any) -> Any:
+        return function(real, *given, **named)
+
+    replacement.replaced_by_xpulab = True
+    setattr(owner, name, replacement)
 
 
 def silence_checkpoint_log() -> None:

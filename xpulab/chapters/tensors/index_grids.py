@@ -8,30 +8,16 @@ Reference implementation: numpy, applied in two steps, because Paddle applies in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared import operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    FLOATS,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    Shape,
-    computed,
-    drawn,
-    moved,
-    number_of,
-    strides,
-    written,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 
@@ -188,24 +174,24 @@ GRADIENTS: dict[str, tuple[int, ...]] = {"none": (), "of x": (0,), "of the value
 def _read(case: Case) -> Compared:
     rng = case.rng()
     select, given = _index(rng, case)
-    memory = case.layout.memory(drawn(rng, case.shape, case.dtype), case.dtype)
-    value, slopes = moved(lambda whole: select(case.layout.view(whole)))
-    with strides(case.strides):
-        return computed(rng, case.dtype, lambda x: case.layout.of(x)[given], [memory], value, slopes)
+    memory = case.layout.memory(operator_tester.drawn(rng, case.shape, case.dtype), case.dtype)
+    value, slopes = operator_tester.moved(lambda whole: select(case.layout.view(whole)))
+    with operator_tester.strides(case.strides):
+        return operator_tester.computed(rng, case.dtype, lambda x: case.layout.of(x)[given], [memory], value, slopes)
 
 
 def _write(case: Case) -> Compared:
     """The memory, where it must have changed and no gradient goes through a view, else the tensor."""
     rng = case.rng()
     select, given = _index(rng, case)
-    memory = case.layout.memory(drawn(rng, case.shape, case.dtype), case.dtype)
+    memory = case.layout.memory(operator_tester.drawn(rng, case.shape, case.dtype), case.dtype)
     places = case.layout.places(case.shape)
     elements = _elements(rng, case, select(places).shape)
     is_contiguous = case.layout is LAYOUTS["contiguous"]
     is_seen = is_contiguous or bool(case.strides and not case.layout.is_copy and not case.gradient and not on_sim())
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
-    value, slopes = written(elements, select(places), shown)
-    number = number_of(elements, case.dtype) if "number" in case.value else None
+    value, slopes = operator_tester.written(elements, select(places), shown)
+    number = operator_tester.number_of(elements, case.dtype) if "number" in case.value else None
     assigned = [] if number is not None else [paddle.to_tensor(elements).astype(case.dtype)]
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
@@ -214,8 +200,8 @@ def _write(case: Case) -> Compared:
         tensor[given] = assigned[0] if assigned else number
         return start if is_seen else tensor
 
-    with strides(case.strides):
-        return computed(rng, case.dtype, call, [memory, *assigned], value, slopes, {0, 1} - {*case.gradient})
+    with operator_tester.strides(case.strides):
+        return operator_tester.computed(rng, case.dtype, call, [memory, *assigned], value, slopes, {0, 1} - {*case.gradient})
 
 
 def on_sim() -> bool:
@@ -232,7 +218,7 @@ def _elements(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
         return np.asarray(_LARGE[case.dtype], "float64")
     if case.value == "number":
         return np.asarray(rng.integers(0, 2) if case.dtype == "bool" else rng.integers(2, 100), "float64")
-    return drawn(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
+    return operator_tester.drawn(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
 
 
 def measure(case: Case) -> Compared:
@@ -298,23 +284,23 @@ CRASHES_ON_SIM: Rules = {
 }
 
 
-def reading(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of reading by index. types: those of the tensor."""
-    return Grid(_axes_of(types), RULES, EMPTY, each="index")
+AXES: dict[str, Any] = {
+    "index": INDICES,
+    "dtype": TYPES,
+    "shape": SHAPES,
+    "layout": LAYOUTS,
+    "positions": tuple(POSITIONS),
+    "strides": {"1": 1, "0": 0},
+}
+"""Those of reading and of writing."""
 
 
-def writing(device: str, types: Sequence[str] = TYPES) -> Grid:
+def reading() -> Grid:
+    """The grid of reading by index."""
+    return Grid(AXES, RULES, EMPTY, each="index")
+
+
+def writing(device: str) -> Grid:
     """The grid of assigning by index on this device: cpu, gpu, xpu or sim."""
     rules = {**RULES, **RULES_OF_WRITING, **CRASHES, **(CRASHES_ON_SIM if device == "sim" else {})}
-    return Grid({**_axes_of(types), "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")
-
-
-def _axes_of(types: Sequence[str]) -> dict[str, Any]:
-    return {
-        "index": INDICES,
-        "dtype": types,
-        "shape": SHAPES,
-        "layout": LAYOUTS,
-        "positions": tuple(POSITIONS),
-        "strides": {"1": 1, "0": 0},
-    }
+    return Grid({**AXES, "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")

@@ -17,17 +17,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    FLOATS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    computed,
-    drawn,
-    moved,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, drawn, moved
 from xpulab.chapters.tensors.index_grids import TYPES
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
@@ -104,16 +94,6 @@ def _set(target: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
     return target
 
 
-def _padded(row: int) -> Move:
-    """An embedding of which this row is padding: it is read as zeros, and has no gradient."""
-    return Move(
-        lambda x, axis, index: F.embedding(index, x, padding_idx=row),
-        lambda x, axis, index: np.where((index == row % len(x))[:, None], 0, x[index]),
-        "embedding",
-        2,
-    )
-
-
 SELECTIONS = {
     "gather": Move(
         lambda x, axis, index: paddle.gather(x, index, axis), lambda x, axis, index: np.take(x, index, axis), "gather"
@@ -137,7 +117,12 @@ SELECTIONS = {
         "masked_select",
     ),
     "embedding": Move(lambda x, axis, index: F.embedding(index, x), lambda x, axis, index: x[index], "embedding", 2),
-    "embedding, the last row is padding": _padded(-1),
+    "embedding, the last row is padding": Move(  # it is read as zeros, and has no gradient
+        lambda x, axis, index: F.embedding(index, x, padding_idx=-1),
+        lambda x, axis, index: np.where((index == len(x) - 1)[:, None], 0, x[index]),
+        "embedding",
+        2,
+    ),
     "one_hot": Move(
         lambda x, axis, index: _where_hot(F.one_hot(index, x.shape[0]), x),
         lambda x, axis, index: np.where(index[:, None] == np.arange(len(x)), x, 0),
@@ -195,15 +180,15 @@ def _is_lacked(kernel: str, dtype: str) -> bool:
     return any(lacked(name, dtype, form) for name, form in used)
 
 
-def moves(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators without an index, on the device in use. types: those of the tensor."""
-    axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
+def moves() -> Grid:
+    """The grid of operators without an index, on the device in use."""
+    axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     return Grid(axes, RULES, EMPTY, each="operator")
 
 
-def selections(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators that read at positions, on the device in use. types: those of the tensor."""
-    axes: dict[str, Any] = {"operator": tuple(SELECTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
+def selections() -> Grid:
+    """The grid of operators that read at positions, on the device in use."""
+    axes: dict[str, Any] = {"operator": tuple(SELECTIONS), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     rules: Rules = {
         **RULES,
         "nothing is read from an axis without elements": lambda shape: 0 in shape,

@@ -16,21 +16,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared import operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    FLOATS,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    Shape,
-    computed,
-    drawn,
-    number_of,
-    written,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.chapters.tensors.index_grids import GRADIENTS, on_sim
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
 from xpulab.checks.compared import Compared
@@ -174,8 +162,8 @@ def _measure(case: Case) -> Compared:
     is_in_place = case.way == "in place"
     is_seen = is_in_place and not case.layout.is_copy and not case.gradient and not on_sim()
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
-    value, slopes = written(elements, targets, shown, write.adds, sources)
-    number = number_of(elements, case.dtype) if case.value == "number" else None
+    value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
+    number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
     given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
     function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
@@ -185,14 +173,14 @@ def _measure(case: Case) -> Compared:
         result = write.call(function, tensor, paddle.to_tensor(at), assigned[0] if assigned else number, case.axis)
         return start if is_seen else result
 
-    return computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
+    return operator_tester.computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
 
 
 def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
     """What is set has all digits; what is added, and a number, are small."""
     if WRITES[case.operator].adds or case.value == "number":
         return np.asarray(rng.integers(0, 2, shape) if case.dtype == "bool" else rng.choice([-2, -1, 1, 2], shape), "float64")
-    return drawn(rng, shape, case.dtype)
+    return operator_tester.drawn(rng, shape, case.dtype)
 
 
 def _chosen(rng: np.random.Generator, case: Case, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import math
@@ -11,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -55,34 +53,23 @@ def train(script: str, config: str | Path, cards: int, device: str, **arguments:
     """
     listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
     half_types.in_this_process()  # also for float32: all trainings can then use the same ranks
-    path = str(take_home.script_path(script))
-    held = ranks.run(run_script, cards, path, [str(config), *listed], device=device, time_limit=240)
+    held = ranks.run(run_script, cards, script, [str(config), *listed], device=device, time_limit=240)
     folder = Path(arguments["output_dir"])
     printed = re.search(r"held-out loss (\S+)", "".join(held.printed))
     return Trained(_losses(folder), float(printed[1]) if printed else float("nan"), folder, list(held))
 
 
-def run_script(path: str, arguments: list[str]) -> dict[str, Any]:
-    """On a rank: run the script with these arguments; returns what the rank held in the end."""
+def run_script(script: str, arguments: list[str]) -> dict[str, Any]:
+    """On a rank: run a script of data/take_home with these arguments; returns what the rank held in the end."""
     workarounds.silence_paddlenlp_log()
     sys.path.append(str(files.ROOT / "xpulab" / "align"))  # log.py, which a reader copies beside the script
-    given, sys.argv = sys.argv, [path, *arguments]
+    given, sys.argv = sys.argv, [str(take_home.script_path(script)), *arguments]
     try:
-        main = _module_of(path).main
+        main = take_home.load_script(script).main
         made = main(arguments) if inspect.signature(main).parameters else main()
     finally:
         sys.argv = given
     return _held(made[0] if isinstance(made, tuple) else made)
-
-
-def _module_of(path: str) -> ModuleType:
-    """The script as a module, which a pickle of its classes finds again."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _held(trained: Any) -> dict[str, Any]:

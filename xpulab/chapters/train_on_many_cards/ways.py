@@ -69,9 +69,9 @@ WAYS = {
 """By name. On a CPU Paddle refuses stage 2, and gloo has no reduce_scatter."""
 
 
-def fullest(sizes: Sequence[int], ranks: int = 2) -> int:
-    """Numbers that the fullest rank gets in stage 2: Paddle gives each weight in turn to the rank that has the least."""
-    held = [0] * ranks
+def fullest(sizes: Sequence[int]) -> int:
+    """Numbers that the fullest of two ranks gets in stage 2: Paddle gives each weight to the rank that has the least."""
+    held = [0, 0]
     for size in sizes:
         held[held.index(min(held))] += size
     return max(held)

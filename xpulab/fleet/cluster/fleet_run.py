@@ -21,7 +21,7 @@ from xpulab.fleet.cluster.task import DISK, DONE
 from xpulab.fleet.compare.comparison import Comparison
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.report import write
-from xpulab.fleet.runs import Run, Unreadable, read_run
+from xpulab.fleet.runs import Run, Unreadable, read_each
 from xpulab.messages import N_, joined, labelled, one_line, padded, shown
 
 SCHEMA = 3
@@ -110,13 +110,9 @@ def run(
 
 def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
     """The status of each node. folder: holds the bundles that the answers name."""
-    runs, unreadable = {}, {}
-    for answer in answers:
-        if answer.bundle:
-            try:
-                runs[answer.node] = read_run(folder / answer.bundle, answer.node)
-            except InputError as error:
-                unreadable[answer.node] = Unreadable(answer.node, folder / answer.bundle, str(error))
+    read = {answer.node: read_each(folder / answer.bundle, answer.node) for answer in answers if answer.bundle}
+    runs = {node: run for node, run in read.items() if isinstance(run, Run)}
+    unreadable = {node: run for node, run in read.items() if isinstance(run, Unreadable)}
     comparison = None
     if any(run.is_finished for run in runs.values()):
         comparison = compare_machines(list(runs.values()), list(unreadable.values()))
@@ -148,8 +144,8 @@ def _node(answer: Answer, run: Run | None, findings: Sequence[Anomaly]) -> Node:
     if run.result["outcome"] == "unknown":
         return Node(answer, UNKNOWN, N_("no verdict: {cause}", cause=run.result["reason"]))
     if findings:
-        return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat)
-    if not run.result.get("green"):
+        return Node(answer, OUTLIER if run.result["green"] else RED, sentence, repeat)
+    if not run.result["green"]:
         return Node(answer, UNKNOWN, N_("its run is {result}: no check was compared", result=run.result["outcome"]))
     compared, count = sum(notebook["compared"] for notebook in run.result["notebooks"]), len(run.result["notebooks"])
     partial = N_("a partial run, no verdict on the node: ") if run.result["outcome"] == "partial" else ""

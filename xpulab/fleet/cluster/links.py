@@ -18,7 +18,7 @@ from xpulab.child import run as run_child
 from xpulab.errors import InputError
 from xpulab.fleet.cluster.engines import node_names
 from xpulab.fleet.cluster.exchange import PREFIX
-from xpulab.messages import N_
+from xpulab.messages import N_, one_line
 
 Group = tuple[str, ...]
 Try = Callable[[Sequence[Group]], Mapping[Group, str]]
@@ -117,7 +117,7 @@ class Steps:
             return ""
         lines = [line.strip() for line in (ran.output + ran.errors).splitlines() if line.strip()]
         said = [line.removeprefix(PREFIX) for line in lines if line.startswith(PREFIX)]
-        return next(iter(said or lines), N_("srun did not end and said nothing"))
+        return one_line(next(iter(said or lines), N_("srun did not end and said nothing")))
 
 
 def addresses(nodes: str) -> dict[str, str]:

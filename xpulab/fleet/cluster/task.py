@@ -21,6 +21,7 @@ from typing import Any
 
 from xpulab.child import Child
 from xpulab.child import run as run_child
+from xpulab.fleet import foreign
 from xpulab.messages import N_
 
 PREFIX = "xpulab-task "
@@ -84,11 +85,11 @@ def parse_message(line: str) -> Message | None:
     if not line.startswith(PREFIX):
         return None
     try:
-        stored = json.loads(line.removeprefix(PREFIX), parse_constant=str)
+        stored = foreign.loads(line.removeprefix(PREFIX))
         message = _KINDS[stored.pop("message")](**stored)
         if not all(isinstance(getattr(message, each.name), _TYPES[str(each.type)]) for each in fields(message)):
             return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return None if isinstance(message, Ended) and message.outcome not in ENDED else message
 

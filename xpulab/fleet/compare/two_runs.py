@@ -62,7 +62,7 @@ def _require_comparable(before: Run, after: Run) -> None:
             )
             raise InputError(ended)
     for field in ("level", "seed"):
-        theirs, ours = before.result.get(field), after.result.get(field)
+        theirs, ours = before.result[field], after.result[field]
         if theirs != ours:
             raise InputError(
                 f"{after.source}: {field} {ours}, but that of {before.source} is {theirs}; run it again with --{field} {theirs}"

@@ -7,19 +7,18 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from xpulab.devices import JUDGED
 from xpulab.doctor import meant
 from xpulab.doctor.meant import LostAccelerator
-from xpulab.doctor.system import boot_id, system_root
+from xpulab.doctor.system import boot_id
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
-from xpulab.records.origin import node_name
-from xpulab.records.record import OUTCOMES, RIGHT, Record, Row, RunContext
+from xpulab.records.origin import date_of_now, node_name
+from xpulab.records.record import GREEN_NOTEBOOKS, OUTCOMES, RIGHT, Record, Row, RunContext, is_green_run
 
 SCHEMA = 1
 
@@ -68,8 +67,6 @@ DEFECTS = frozenset({"known", "fixed"})
 PREDICTIONS = frozenset({"predicted", "refuted"})
 """The outcomes of checks that are about what is expected on this device, and was never seen."""
 
-_GREEN = frozenset({"passed", "partial"})
-
 
 @dataclass(frozen=True)
 class Result:
@@ -77,7 +74,8 @@ class Result:
 
     options: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
-    date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
+    date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00"; of one that was
+    resumed, when its oldest notebook had ended.
     node: the name of the machine. boot: the one that all of it ran in; None where that is not known, or there were several.
     lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that nothing ran; else None.
     """
@@ -86,9 +84,9 @@ class Result:
     verdicts: tuple[Verdict, ...]
     seconds: float
     folder: Path
-    date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
+    date: str = field(default_factory=date_of_now)
     node: str = field(default_factory=node_name)
-    boot: str | None = field(default_factory=lambda: boot_id(system_root()))
+    boot: str | None = field(default_factory=boot_id)
     lost: LostAccelerator | None = None
 
     @property
@@ -99,8 +97,7 @@ class Result:
     @property
     def is_green(self) -> bool:
         """Whether at least one notebook is green, and every other one is green or was not to run here."""
-        outcomes = {verdict.outcome for verdict in self.verdicts}
-        return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
+        return is_green_run(verdict.outcome for verdict in self.verdicts)
 
     @property
     def no_verdict(self) -> str | None:
@@ -181,7 +178,7 @@ class Result:
     @property
     def green_notebooks(self) -> int:
         """How many notebooks are green."""
-        return sum(verdict.outcome in _GREEN for verdict in self.verdicts)
+        return sum(verdict.outcome in GREEN_NOTEBOOKS for verdict in self.verdicts)
 
     @property
     def planned(self) -> int:

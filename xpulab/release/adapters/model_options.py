@@ -124,7 +124,11 @@ def measure(work: Path, bits: int, case: Case) -> Compared:
     """
     rng = case.rng()
     network, config, base = _base(case, rng)
-    layers = [name.removesuffix(".weight") for name in base if _is_named(name, [f"{each}.weight" for each in _patterns(case)])]
+    layers = [
+        name.removesuffix(".weight")
+        for name in base
+        if _is_named(name, [f"{each}.weight" for each in case.target[0] or LINEAR])
+    ]
     parts: Weights = {}
     for layer in layers:
         inputs, outputs = base[f"{layer}.weight"].shape
@@ -149,10 +153,6 @@ def _base(case: Case, rng: np.random.Generator) -> tuple[Any, Any, Weights]:
     family, keys = case.model
     sizes = {"num_hidden_layers": case.target[1], "num_key_value_heads": keys, "tie_word_embeddings": case.tied}
     return new_network(family, rng, **sizes)
-
-
-def _patterns(case: Case) -> Sequence[str]:
-    return LINEAR if case.target[0] is None else case.target[0]
 
 
 def _is_further(case: Case, problem: _Problem, name: str) -> bool:

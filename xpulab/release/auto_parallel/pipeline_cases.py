@@ -26,7 +26,7 @@ from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.records.refusals import refusal
-from xpulab.release.auto_parallel.beside_one_process import LOSSES, START, as_one_process
+from xpulab.release.auto_parallel.training_cases import LOSSES, START, as_one_process
 
 RANKS, UPDATES, ROWS, LENGTH, WORDS, WIDTH, RATE = 2, 2, 8, 3, 12, 8, 0.2
 LAYERS = ("embedding", "block 1", "block 2", "block 3", "block 4", "head")

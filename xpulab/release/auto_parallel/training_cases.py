@@ -10,7 +10,7 @@ buffer that scales what they compute. The weights at the end must be those of on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
 from xpulab.records.refusals import refusal
 from xpulab.reference.placement import ranks_of
-from xpulab.release.auto_parallel.beside_one_process import START, as_one_process
 
 RANKS, STEPS, ROWS, LENGTH, WORDS, WIDTH = 4, 3, 8, 3, 12, 8
 """Ranks, steps, samples of a step, tokens of a sample, words, features of a token."""
@@ -53,6 +52,11 @@ FROZEN = {
 }
 DIFFERENT = {"nothing": False, "weights and buffers": True}
 """Whether ranks begin with other numbers than the first one."""
+
+START = "start "
+"""What the name of a weight begins with where its value is that before the first step."""
+
+LOSSES = "losses"
 
 
 class Model(nn.Layer):
@@ -126,6 +130,25 @@ def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
         return as_one_process(found, every, coarse)
 
     return on_ranks(_on_rank, RANKS, device, compared, lambda case: range(math.prod(case.mesh.values())))
+
+
+def as_one_process(found: Mapping[str, np.ndarray], exact: Mapping[str, np.ndarray], coarse: float) -> Compared:
+    """A training on ranks beside that of one process: the way of each weight, in units of its longest, and the losses.
+
+    found: the weights at the end, and LOSSES where they are compared. exact: the same, and with START those before training.
+    coarse: what products round on this device, 0 where they keep all bits. The control is nine tenths of each.
+    """
+    got, right, bound = {}, {}, {}
+    for name in exact:
+        if name.startswith(START):
+            continue
+        start, unit = exact.get(START + name, np.zeros(1)), 1.0
+        if name != LOSSES:
+            unit = float(np.abs(exact[name] - start).max()) or 1.0
+        got[name], right[name] = ((each[name] - start) / unit for each in (found, exact))
+        # a way is at most 1; a loss of squared errors may be thousands, and float32 rounds it by 6e-8 of itself in each sum
+        bound[name] = 1e-4 + 8 * coarse + (1e-6 * np.abs(right[name]) if name == LOSSES else 0.0)
+    return Compared(got, right, bound, {name: 0.9 * value for name, value in right.items()})
 
 
 def _on_rank(case: Case) -> dict[str, np.ndarray]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -171,44 +170,37 @@ def on_ranks(folder: Path, device: str) -> Callable[[Sequence[Case]], list[list[
 
 def _save(path: Path, case: Case) -> Held:
     """On a rank: save the case. By name what saving changed."""
-    made = _state(state_of(case, "saved"), case.was, case.saved_as, case.dtype)
-    before = text_of(made.tensors)
-    dist.save_state_dict(made.given, str(path), safetensors=case.format == FORMATS[1])
-    return {name: text for name, text in text_of(made.tensors).items() if text != before[name]}
+    given, tensors = _state(state_of(case, "saved"), case.was, case.saved_as, case.dtype)
+    before = text_of(tensors)
+    dist.save_state_dict(given, str(path), safetensors=case.format == FORMATS[1])
+    return {name: text for name, text in text_of(tensors).items() if text != before[name]}
 
 
 def _load(path: Path, case: Case) -> Held:
     """On a rank: by name what it holds after loading."""
-    made = _state(state_of(case, "before"), case.now, case.loaded_as, case.dtype)
-    dist.load_state_dict(made.given, str(path), safetensors=case.format == FORMATS[1], offload=case.offload)
-    return text_of(made.tensors)
+    given, tensors = _state(state_of(case, "before"), case.now, case.loaded_as, case.dtype)
+    dist.load_state_dict(given, str(path), safetensors=case.format == FORMATS[1], offload=case.offload)
+    return text_of(tensors)
 
 
-@dataclass(frozen=True)
-class _Made:
-    """By name what Paddle is given, and the tensors of this rank that it stands for."""
-
-    given: dict[str, Any]
-    tensors: dict[str, Any]
-
-
-def _state(whole: State, way: str, kind: str, dtype: Any) -> _Made:
-    """The state of this rank."""
+def _state(whole: State, way: str, kind: str, dtype: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state of this rank: by name what Paddle is given, and the tensors that it stands for."""
     rank, n = dist.get_rank(), dist.get_world_size()
-    made = _Made({}, {})
+    given: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for name, value in whole.items():
         place = place_of(name, value.shape, way, rank, n)
         if place is None:
             continue
         if kind == PLACED:
-            made.given[name] = _placed(value, way, dtype, n)
-            made.tensors[name] = made.given[name]._local_value()
+            given[name] = _placed(value, way, dtype, n)
+            tensors[name] = given[name]._local_value()
             continue
         tensor = paddle.to_tensor(part_of(value, place), dtype=dtype)
-        made.tensors[name] = made.given[name] = tensor
+        tensors[name] = given[name] = tensor
         if kind == SHARDED:
-            made.given[name] = _sharded(name, tensor, value.shape, place)
-    return made
+            given[name] = _sharded(name, tensor, value.shape, place)
+    return given, tensors
 
 
 def _sharded(name: str, tensor: Any, shape: tuple[int, ...], place: Place) -> Any:

@@ -5,8 +5,8 @@ Bounds are shares of the largest value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -69,18 +69,14 @@ def rows_of_block(rows: Table, name: str, block: nn.Layer, x: np.ndarray, bound:
     """Rows: whether a block of `blocks` runs, and what it computes with a workaround, in training and in evaluation."""
     rows.equal(f"{name} runs", error_of(lambda: output_of(block, x)), "none", control="TypeError: another one")
     routing = routing_of(x)
-    scale = SCALE if name == "DeepSeek" else 1.0
-    want = dense(block, x, routing, scale * routing.weights)
+    want = dense(block, x, routing, (SCALE if name == "DeepSeek" else 1.0) * routing.weights)
+    scale = np.abs(want).max()
     with cumsum_of_one_type(), where_of_columns():
         for mode in ("training", "evaluation"):
             block.train() if mode == "training" else block.eval()
-            _close(rows, f"{name}, {mode}, with a workaround", lambda: output_of(block, x), want, bound)
-
-
-def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarray, bound: float) -> None:
-    """A row whose control has the values of the next token or expert."""
-    scale = np.abs(want).max()
-    rows.close(case, lambda: got() / scale, want / scale, atol=bound, control=np.roll(want, 1, axis=0) / scale)
+            next_token = np.roll(want, 1, axis=0)
+            case = f"{name}, {mode}, with a workaround"
+            rows.close(case, lambda: output_of(block, x) / scale, want / scale, atol=bound, control=next_token / scale)
 
 
 def layer_with(method: str, **options: Any) -> nn.Layer:
@@ -173,20 +169,17 @@ def dense(block: nn.Layer, x: np.ndarray, routing: reference.Routing, weights: n
 # -------------------------------------------------------------------------------------------------------------- workarounds
 
 
-@contextmanager
-def cumsum_of_one_type() -> Iterator[None]:
+def cumsum_of_one_type() -> AbstractContextManager[Any]:
     """paddle.cumsum of int32 gives int32, as PaddleNLP's gates expect."""
     real = paddle.cumsum
 
     def of_one_type(x: paddle.Tensor, axis: Any = None, dtype: Any = None, name: Any = None) -> paddle.Tensor:
         return real(x, axis, dtype or x.dtype, name)
 
-    with patch.object(paddle, "cumsum", of_one_type):
-        yield
+    return patch.object(paddle, "cumsum", of_one_type)
 
 
-@contextmanager
-def where_of_columns() -> Iterator[None]:
+def where_of_columns() -> AbstractContextManager[Any]:
     """paddle.where of a condition alone gives columns [found, 1], as PaddleNLP's Mixtral expects."""
     real = paddle.where
 
@@ -194,12 +187,10 @@ def where_of_columns() -> Iterator[None]:
         found = real(condition, x, y, name)
         return tuple(each.reshape([-1, 1]) for each in found) if x is None and y is None else found
 
-    with patch.object(paddle, "where", columns):
-        yield
+    return patch.object(paddle, "where", columns)
 
 
-@contextmanager
-def topk_in_order() -> Iterator[None]:
+def topk_in_order() -> AbstractContextManager[Any]:
     """paddle.topk gives values in their order, also where PaddleNLP's gates do not ask for it."""
     real = paddle.topk
 
@@ -208,5 +199,4 @@ def topk_in_order() -> Iterator[None]:
     ) -> Any:
         return real(x, k, axis, largest, True, name)
 
-    with patch.object(paddle, "topk", in_order):
-        yield
+    return patch.object(paddle, "topk", in_order)

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddle import inference, nn
+from paddle import nn
 from paddle.static import InputSpec
 
+from xpulab.chapters.shared import take_home
 from xpulab.chapters.shared.precision import BITS, expected_bits_of_products
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
@@ -181,22 +182,6 @@ def programs(types: Sequence[str]) -> Grid:
     )
 
 
-def new_predictor(path: str | Path, device: str) -> Any:
-    """A predictor of the program of this path. device: of use_device."""
-    settings = inference.Config(f"{path}.json", f"{path}.pdiparams")
-    settings.disable_glog_info()
-    if device == "gpu":
-        settings.enable_use_gpu(256, 0)
-    elif device == "xpu":
-        settings.enable_xpu()
-        settings.set_xpu_device_id(0)
-    elif device == "cpu":
-        settings.disable_mkldnn()
-    else:
-        settings.enable_custom_device(device, 0)
-    return inference.create_predictor(settings)
-
-
 def measure(device: str, case: Case) -> Compared:
     """Train, export, load and call a module on a device. The control is the module before its last step."""
     rng = case.rng()
@@ -279,7 +264,7 @@ def _exact(given: Any) -> np.ndarray:
 def _loaded(case: Case, path: Path, device: str) -> Callable[[list[Any]], list[np.ndarray]]:
     """A function from the tensors of a call to its results."""
     if case.loader == "predictor":
-        predictor = new_predictor(path, device)
+        predictor = take_home.load_script("export").new_predictor(path, device)
         both = [predictor, predictor, predictor.clone(), predictor.clone()]
         return lambda call: _arrays(both.pop(0).run(call))
     program: Any = paddle.jit.load(str(path))

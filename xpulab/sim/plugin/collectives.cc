@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "counters.h"
 #include "error.h"
 #include "faults.h"
 #include "stream.h"
@@ -68,10 +67,9 @@ void queue(const PendingCollective& call) {
   enqueue(call.stream,
           [card, group, guard, turn, kind = call.kind, result = call.result, bytes = call.bytes, body = call.body] {
             guard->run([&] {
-              faults::before("collective", kind, card, result, bytes);
+              faults::before("collective", kind, card);
               body(*group, turn);
               faults::after("collective", kind, card, result, bytes);
-              counters::collective(card, kind, bytes);
             });
           });
 }
@@ -81,7 +79,7 @@ void exchange(Group& group, int card, std::vector<Message> messages) {
   std::vector<std::vector<char>> altered(messages.size());
   for (size_t each = 0; each < messages.size(); ++each) {
     Message& message = messages[each];
-    faults::before("collective", kind_of(message), card, message.data, bytes_of(message));
+    faults::before("collective", kind_of(message), card);
     if (!message.outgoing || !faults::any() || message.count == 0) continue;
     const char* data = static_cast<const char*>(message.data);
     altered[each].assign(data, data + bytes_of(message));
@@ -91,7 +89,6 @@ void exchange(Group& group, int card, std::vector<Message> messages) {
   group.exchange(messages);
   for (const Message& message : messages) {
     if (!message.outgoing) faults::after("collective", "recv", card, message.data, bytes_of(message));
-    counters::collective(card, kind_of(message), bytes_of(message));
   }
 }
 

@@ -10,7 +10,6 @@
 #include <sstream>
 #include <utility>
 
-#include "counters.h"
 #include "error.h"
 
 namespace sim::faults {
@@ -45,33 +44,23 @@ double fraction(const std::string& text, const std::string& value, double most) 
 }
 
 // Where a value is stored, and its range.
-struct Index {
-  int64_t Fault::* member;  // from 0
-};
-struct Count {
-  uint64_t Fault::* member;
-  uint64_t least;
-};
 struct Fraction {
   double Fault::* member;  // from 0
   double most;
 };
 
 void set_value(Fault& fault, const std::string& key, const std::string& value) {
-  static const std::map<std::string, Index> kIndices{
-      {"card", {&Fault::card}}, {"rank", {&Fault::rank}}, {"bit", {&Fault::bit}}};
-  static const std::map<std::string, Count> kCounts{
-      {"n", {&Fault::n, 1}},         {"from", {&Fault::from, 1}}, {"every", {&Fault::every, 1}},  {"size", {&Fault::size, 1}},
-      {"start", {&Fault::start, 0}}, {"seed", {&Fault::seed, 0}}, {"bytes>", {&Fault::bytes, 0}},  // bytes>=N, cut at the "="
-  };
-  static const std::map<std::string, Fraction> kFractions{
-      {"p", {&Fault::probability, 1}}, {"seconds", {&Fault::seconds, 86400}}, {"factor", {&Fault::factor, 1e6}}};
+  static const std::map<std::string, int64_t Fault::*> kIndices{
+      {"card", &Fault::card}, {"rank", &Fault::rank}, {"bit", &Fault::bit}};                                // from 0
+  static const std::map<std::string, uint64_t Fault::*> kCounts{{"n", &Fault::n}, {"from", &Fault::from}};  // from 1
+  static const std::map<std::string, Fraction> kFractions{{"seconds", {&Fault::seconds, 86400}},
+                                                          {"factor", {&Fault::factor, 1e6}}};
   if (key == "kind") {
     fault.kind = value;
   } else if (const auto index = kIndices.find(key); index != kIndices.end()) {
-    fault.*index->second.member = static_cast<int64_t>(whole(fault.text, value, 0));
+    fault.*index->second = static_cast<int64_t>(whole(fault.text, value, 0));
   } else if (const auto count = kCounts.find(key); count != kCounts.end()) {
-    fault.*count->second.member = whole(fault.text, value, count->second.least);
+    fault.*count->second = whole(fault.text, value, 1);
   } else if (const auto fraction_of = kFractions.find(key); fraction_of != kFractions.end()) {
     fault.*fraction_of->second.member = fraction(fault.text, value, fraction_of->second.most);
   } else {
@@ -88,7 +77,10 @@ bool kind_exists(const Fault& fault) {
     std::set<std::pair<std::string, std::string>> known;
     for (const char* kind : {"h2d", "d2h", "d2d", "p2p", "set"}) known.emplace("copy", kind);
     for (const char* kind : {"contiguous", "strided_copy", "fill", "embedding_grad", "assign"}) known.emplace("launch", kind);
-    for (const char* kind : counters::kCollectiveKinds) known.emplace("collective", kind);
+    for (const char* kind :
+         {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"}) {
+      known.emplace("collective", kind);
+    }
     return known;
   }();
   if (fault.site != "task") return kinds.count({fault.site, fault.kind}) > 0;
@@ -110,39 +102,29 @@ Fault parsed(const std::string& text) {
   }
   if (!is_one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose", "reorder"}))
     reject(text, "no such action");
-  if (!is_one_of(fault.site, {"alloc", "copy", "launch", "collective", "task", "memory"})) reject(text, "no such site");
+  if (!is_one_of(fault.site, {"alloc", "copy", "launch", "collective", "task"})) reject(text, "no such site");
   if (fault.action == "reorder" && fault.kind != "embedding_grad") reject(text, "reorder needs kind=embedding_grad");
-  if (fault.site == "memory" && fault.action != "flip") reject(text, "site memory needs the action flip");
   if (fault.action == "flip" && is_one_of(fault.site, {"alloc", "task"})) reject(text, "this site has no bits to flip");
   if (fault.action == "slow" && fault.site == "alloc") reject(text, "slow needs a task");
   if ((fault.action == "delay") != (fault.seconds >= 0)) reject(text, "seconds= and the action delay need each other");
   if ((fault.action == "slow") != (fault.factor >= 0)) reject(text, "factor= and the action slow need each other");
   if (fault.action == "slow" && fault.factor < 1) reject(text, "factor must be at least 1");
   if (fault.bit >= 0 && fault.action != "flip") reject(text, "bit= needs the action flip");
-  const bool has_place = given.count("start") > 0 || given.count("size") > 0;
-  if (has_place && fault.site != "memory") reject(text, "start= and size= need the site memory");
   if (!fault.kind.empty() && !kind_exists(fault)) reject(text, "no such kind");
-  const int times_given = (fault.n > 0) + (fault.from > 0 || fault.every > 0) + (fault.probability >= 0);
-  if (times_given > 1) reject(text, "give only one of: n; from and every; p");
-  fault.random.seed(fault.seed);
+  if (fault.n > 0 && fault.from > 0) reject(text, "give only one of n and from");
   return fault;
 }
 
 }  // namespace
 
-bool Fault::matches(std::string_view at, std::string_view what, int on, size_t how_many) const {
-  const bool here = site == at || ((site == "task" || site == "memory") && at != "alloc");
-  return here && (kind.empty() || kind == what) && (card < 0 || card == on) && how_many >= bytes &&
-         (rank < 0 || is_this_rank(rank));
+bool Fault::matches(std::string_view at, std::string_view what, int on) const {
+  const bool here = site == at || (site == "task" && at != "alloc");
+  return here && (kind.empty() || kind == what) && (card < 0 || card == on) && (rank < 0 || is_this_rank(rank));
 }
 
 bool Fault::is_due() {
   ++seen;
-  if (n) return seen == n;
-  if (seen < from) return false;
-  if (every) return (seen - from) % every == 0;
-  if (probability >= 0) return std::uniform_real_distribution<>()(random) < probability;
-  return true;
+  return n ? seen == n : seen >= from;
 }
 
 std::vector<Fault> parse(const std::string& text) {

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "card.h"
 #include "counters.h"
 #include "error.h"
 #include "fault_spec.h"
@@ -26,9 +25,9 @@ constexpr std::chrono::seconds kHangMargin{5};
 
 // A fault that is injected now. times: how often it has been; chosen: selects the bit that it flips.
 struct Injection {
-  std::string text, action, site;
+  std::string text, action;
   double seconds, factor;
-  uint64_t start, size, chosen, times;
+  uint64_t chosen, times;
 };
 
 // None of these is ever destroyed: threads of streams may outlive main().
@@ -75,38 +74,34 @@ void inject(const Injection& fault, const char* kind, int card) {
     lost_cards |= 1u << card;
     require_present(card);
   }
-  if (fault.site == "memory" && !card_number(card).memory.flip(fault.start, fault.size, fault.chosen)) {
-    report("fault without effect: no memory is allocated in the range of '" + fault.text + "'");
-  }
 }
 
 // The faults that are due at this operation; `after`: those that act on its output.
-std::vector<Injection> due_faults(const char* site, const char* kind, int card, size_t bytes, bool after) {
+std::vector<Injection> due_faults(const char* site, const char* kind, int card, bool after) {
   std::vector<Injection> found;
   std::lock_guard<std::mutex> lock(mutex);
   for (Fault& fault : faults) {
-    if (fault.acts_on_result() != after || !fault.matches(site, kind, card, bytes) || !fault.is_due()) continue;
+    if (fault.acts_on_result() != after || !fault.matches(site, kind, card) || !fault.is_due()) continue;
     const uint64_t chosen = fault.bit >= 0 ? static_cast<uint64_t>(fault.bit) : fault.random();
-    found.push_back(
-        {fault.text, fault.action, fault.site, fault.seconds, fault.factor, fault.start, fault.size, chosen, ++fault.times});
+    found.push_back({fault.text, fault.action, fault.seconds, fault.factor, chosen, ++fault.times});
   }
   return found;
 }
 
 }  // namespace
 
-void before(const char* site, const char* kind, int card, void*, size_t bytes) {
+void before(const char* site, const char* kind, int card) {
   first_of_order = 0;
   if (!any()) return;
   require_present(card);
-  for (const Injection& each : due_faults(site, kind, card, bytes, false)) inject(each, kind, card);
+  for (const Injection& each : due_faults(site, kind, card, false)) inject(each, kind, card);
   started = std::chrono::steady_clock::now();
 }
 
 void after(const char* site, const char* kind, int card, void* result, size_t bytes) {
   if (!any()) return;
   const auto took = std::chrono::steady_clock::now() - started;
-  for (const Injection& each : due_faults(site, kind, card, bytes, true)) {
+  for (const Injection& each : due_faults(site, kind, card, true)) {
     if (each.action == "slow") {
       report_injection(each, kind, card);
       std::this_thread::sleep_for((each.factor - 1) * took);

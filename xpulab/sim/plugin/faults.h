@@ -8,10 +8,10 @@
 namespace sim::faults {
 
 // Called before an operation. May sleep, hang until the timeout of those who wait, throw sim::Error, or end the process.
-// site: "alloc", "copy", "launch" or "collective"; all but "alloc" are tasks. data: the output; nullptr without one.
-void before(const char* site, const char* kind, int card, void* data, size_t bytes);
+// site: "alloc", "copy", "launch" or "collective"; all but "alloc" are tasks.
+void before(const char* site, const char* kind, int card);
 
-// Called on the same thread after the operation: flips bits of the output, and sleeps for a slow card.
+// Called on the same thread after the operation: flips bits of the output, `data`, and sleeps for a slow card.
 void after(const char* site, const char* kind, int card, void* data, size_t bytes);
 
 // Called between both, on the same thread, by a kernel that adds `count` terms: the one with which it begins, 0 without a

@@ -156,9 +156,8 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
       std::vector<Type> send_type, receive_type;
     };
     const auto parts = std::make_shared<Parts>();
-    char* result = nullptr;  // the longest run of adjacent parts, usually all of them
-    size_t bytes = 0, run = 0;
-    char* end = nullptr;
+    void* result = nullptr;  // the first part that is not empty
+    size_t bytes = 0;
     for (size_t rank = 0; rank < ranks; ++rank) {
       parts->send.push_back(send[rank]);
       parts->receive.push_back(recv[rank]);
@@ -166,15 +165,9 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
       parts->receive_count.push_back(recv_count[rank]);
       parts->send_type.push_back(type_of(send_type[rank]));
       parts->receive_type.push_back(type_of(recv_type[rank]));
-      const size_t part = recv_count[rank] * reduce::size_of(type_of(recv_type[rank]));
-      if (part == 0) continue;
-      char* start = static_cast<char*>(recv[rank]);
-      run = start == end ? run + part : part;
-      end = start + part;
-      if (run > bytes) {
-        bytes = run;
-        result = end - run;
-      }
+      if (bytes > 0 || recv_count[rank] == 0) continue;
+      result = recv[rank];
+      bytes = recv_count[rank] * reduce::size_of(type_of(recv_type[rank]));
     }
     submit(PendingCollective{"all_to_all", comm, stream, result, bytes, [parts](Group& group, uint64_t turn) {
                                group.all_to_all(turn, parts->send.data(), parts->send_count.data(), parts->send_type.data(),

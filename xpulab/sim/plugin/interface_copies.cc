@@ -8,7 +8,6 @@
 #include "events.h"
 #include "faults.h"
 #include "interface.h"
-#include "pinned.h"
 #include "stream.h"
 
 namespace sim {
@@ -33,7 +32,7 @@ void require(const Copy& copy, const Card& card, const void* to, const void* fro
 }
 
 void do_copy(const char* kind, counters::Counter counter, int card, void* to, const void* from, size_t bytes) {
-  faults::before("copy", kind, card, to, bytes);
+  faults::before("copy", kind, card);
   if (bytes > 0) std::memmove(to, from, bytes);
   faults::after("copy", kind, card, to, bytes);
   counters::add(card, counter, bytes);
@@ -46,14 +45,6 @@ C_Status copy_now(const Copy& copy, C_Device device, void* to, const void* from,
     require(copy, card, to, from, bytes);
     drain(card);
     do_copy(copy.kind, copy.counter, card.number, to, from, bytes);
-  });
-}
-
-C_Status copy_later(const Copy& copy, C_Device device, C_Stream stream, void* to, const void* from, size_t bytes) {
-  return guarded([&] {
-    const int card = device->id;
-    require(copy, card_number(card), to, from, bytes);
-    enqueue_card_work(stream, bytes, [=] { do_copy(copy.kind, copy.counter, card, to, from, bytes); });
   });
 }
 
@@ -84,7 +75,6 @@ C_Status memory_copy_p2p(const C_Device to, const C_Device from, void* dst, cons
 
 // As on real cards, pageable host memory has been read when the call returns: its owner may change it then.
 C_Status async_memory_copy_h2d(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
-  if (pinned::contains(src)) return copy_later(kToDevice, device, stream, dst, src, size);
   return guarded([&] {
     const int card = device->id;
     require(kToDevice, card_number(card), dst, src, size);
@@ -97,7 +87,6 @@ C_Status async_memory_copy_h2d(const C_Device device, C_Stream stream, void* dst
 
 // As on real cards, a copy to pageable host memory is finished when the call returns.
 C_Status async_memory_copy_d2h(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
-  if (pinned::contains(dst)) return copy_later(kToHost, device, stream, dst, src, size);
   return guarded([&] {
     require(kToHost, card_number(device->id), dst, src, size);
     wait_for(stream);
@@ -106,7 +95,11 @@ C_Status async_memory_copy_d2h(const C_Device device, C_Stream stream, void* dst
 }
 
 C_Status async_memory_copy_d2d(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
-  return copy_later(kOnDevice, device, stream, dst, src, size);
+  return guarded([&] {
+    const int card = device->id;
+    require(kOnDevice, card_number(card), dst, src, size);
+    enqueue_card_work(stream, size, [=] { do_copy("d2d", counters::kBytesOnDevice, card, dst, src, size); });
+  });
 }
 
 C_Status async_memory_copy_p2p(const C_Device to, const C_Device from, C_Stream stream, void* dst, const void* src,

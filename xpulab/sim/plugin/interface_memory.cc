@@ -1,5 +1,4 @@
 // Callbacks about memory: allocating it on a card or on the host, setting it, its size.
-#include <cstdlib>
 #include <cstring>
 
 #include "card.h"
@@ -7,17 +6,12 @@
 #include "error.h"
 #include "faults.h"
 #include "interface.h"
-#include "pinned.h"
 #include "settings.h"
 
 namespace sim {
 namespace {
 
-void count_memory(const Card& card) {
-  const size_t used = card.memory.used();
-  counters::set(card.number, counters::kAllocatedBytes, used);
-  counters::raise_to(card.number, counters::kPeakBytes, used);
-}
+void count_memory(const Card& card) { counters::set(card.number, counters::kAllocatedBytes, card.memory.used()); }
 
 // When there is no space, *ptr is nullptr and the status is success: Paddle then frees its cache, tries again, and reports
 // that the device is out of memory.
@@ -25,10 +19,8 @@ C_Status device_memory_allocate(const C_Device device, void** ptr, size_t size) 
   return guarded([&] {
     Card& card = card_number(device->id);
     faults::require_present(card.number);
-    faults::before("alloc", "alloc", card.number, nullptr, size);
+    faults::before("alloc", "alloc", card.number);
     *ptr = card.memory.allocate(size);
-    if (*ptr == nullptr) return;
-    counters::add(card.number, counters::kAllocations, 1);
     count_memory(card);
   });
 }
@@ -42,7 +34,6 @@ C_Status device_memory_deallocate(const C_Device device, void* ptr, size_t) {
       // Every wait for the stream reports it. Nothing more runs on the stream, so nothing uses this memory.
     }
     card.memory.release(ptr);
-    counters::add(card.number, counters::kFrees, 1);
     count_memory(card);
   });
 }
@@ -53,29 +44,9 @@ C_Status device_memory_set(const C_Device device, void* ptr, unsigned char value
     faults::require_present(card.number);
     card.memory.require(ptr, size);
     drain(card);
-    faults::before("copy", "set", card.number, ptr, size);
+    faults::before("copy", "set", card.number);
     std::memset(ptr, value, size);
     faults::after("copy", "set", card.number, ptr, size);
-  });
-}
-
-// Paddle 3.3.1 never calls it (seen with tests/sim/test_refused_by_paddle.py).
-C_Status host_memory_allocate(const C_Device device, void** ptr, size_t size) {
-  *ptr = std::malloc(size);
-  if (*ptr == nullptr) return C_FAILED;
-  pinned::add(*ptr, size);
-  counters::add(device->id, counters::kHostAllocations, 1);
-  return C_SUCCESS;
-}
-
-C_Status host_memory_deallocate(const C_Device device, void* ptr, size_t) {
-  return unless_forked([&] {
-    try {
-      drain(card_number(device->id));
-    } catch (const Error&) {  // as in device_memory_deallocate
-    }
-    pinned::remove(ptr);
-    std::free(ptr);
   });
 }
 
@@ -108,8 +79,6 @@ void add_memory(C_DeviceInterface* interface) {
   interface->device_memory_allocate = device_memory_allocate;
   interface->device_memory_deallocate = device_memory_deallocate;
   interface->device_memory_set = device_memory_set;
-  interface->host_memory_allocate = host_memory_allocate;
-  interface->host_memory_deallocate = host_memory_deallocate;
   interface->device_memory_stats = device_memory_stats;
   interface->device_min_chunk_size = device_min_chunk_size;
   interface->device_max_chunk_size = all_memory;

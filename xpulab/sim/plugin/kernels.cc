@@ -98,7 +98,7 @@ void launch(const phi::CustomContext& context, const char* kind, void* data, siz
   guarded([&] {
     faults::require_present(card);
     enqueue_card_work(stream, work, [=] {
-      faults::before("launch", kind, card, data, result);
+      faults::before("launch", kind, card);
       body();
       faults::after("launch", kind, card, data, result);
       counters::add(card, counters::kLaunches, 1);

@@ -88,28 +88,6 @@ void Memory::require(const void* data, size_t bytes) const {
               " bytes from this address on do not lie within one allocation");
 }
 
-bool Memory::flip(size_t start, size_t bytes, uint64_t chosen) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const size_t end = bytes > total_ - std::min(start, total_) ? total_ : start + bytes;
-  const auto overlap = [&](const std::pair<const size_t, size_t>& block) {
-    const size_t from = std::max(start, block.first), to = std::min(end, block.first + block.second);
-    return to > from ? to - from : 0;
-  };
-  size_t allocated = 0;  // bytes of the range
-  for (const auto& block : blocks_) allocated += overlap(block);
-  if (allocated == 0) return false;
-  size_t place = chosen / 8 % allocated;
-  for (const auto& block : blocks_) {
-    const size_t here = overlap(block);
-    if (place < here) {
-      base_[std::max(start, block.first) + place] ^= static_cast<char>(1 << (chosen % 8));
-      return true;
-    }
-    place -= here;
-  }
-  return false;
-}
-
 size_t Memory::used() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return used_;

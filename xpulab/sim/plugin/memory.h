@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -22,10 +21,6 @@ class Memory {
 
   // Throws sim::Error (illegal address) unless [data, data + bytes) lies within one allocation.
   void require(const void* data, size_t bytes) const;
-
-  // Inverts one bit of the allocated bytes in [start, start + bytes); `chosen` selects it. Returns false when none of them
-  // is allocated.
-  bool flip(size_t start, size_t bytes, uint64_t chosen);
 
   size_t total() const { return total_; }
   size_t used() const;

@@ -6,12 +6,7 @@
 namespace sim::shm {
 
 void Group::broadcast(uint64_t turn, void* data, size_t count, Type type, size_t root) {
-  check(type, root);
-  Call call;
-  call.kind = Kind::kBroadcast;
-  call.type = type;
-  call.count = count;
-  call.root = static_cast<uint32_t>(root);
+  const Call call = checked(Kind::kBroadcast, type, count, Op::kSum, root);
   const size_t bytes = count * reduce::size_of(type);
   const size_t most = share_bytes_ * ranks_;  // the root uses the shares of all ranks
   const auto step = [=](size_t round) { return std::min(most, bytes - round * most); };
@@ -25,11 +20,7 @@ void Group::broadcast(uint64_t turn, void* data, size_t count, Type type, size_t
 }
 
 void Group::all_gather(uint64_t turn, const void* send, void* receive, size_t count, Type type) {
-  check(type);
-  Call call;
-  call.kind = Kind::kAllGather;
-  call.type = type;
-  call.count = count;
+  const Call call = checked(Kind::kAllGather, type, count);
   const size_t bytes = count * reduce::size_of(type);
   const auto step = [=](size_t round) { return std::min(share_bytes_, bytes - round * share_bytes_); };
   const auto write = [=](size_t round, size_t half) {

@@ -101,6 +101,7 @@ class Group {
 
   void join();
   void check(Type type, size_t root = 0);
+  Call checked(Kind kind, Type type, size_t count, Op op = Op::kSum, size_t root = 0);
   void run(uint64_t turn, Call call, const Step& write, const Rounds& rounds, const Step& read);
   void compare_calls();
   void barrier();

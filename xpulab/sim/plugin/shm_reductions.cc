@@ -43,33 +43,15 @@ void Group::reduce_all(uint64_t turn, const Call& call, const void* send, void* 
 }
 
 void Group::all_reduce(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op) {
-  check(type);
-  Call call;
-  call.kind = Kind::kAllReduce;
-  call.type = type;
-  call.op = op;
-  call.count = count;
-  reduce_all(turn, call, send, receive, true);
+  reduce_all(turn, checked(Kind::kAllReduce, type, count, op), send, receive, true);
 }
 
 void Group::reduce(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op, size_t root) {
-  check(type, root);
-  Call call;
-  call.kind = Kind::kReduce;
-  call.type = type;
-  call.op = op;
-  call.count = count;
-  call.root = static_cast<uint32_t>(root);
-  reduce_all(turn, call, send, receive, rank_ == root);
+  reduce_all(turn, checked(Kind::kReduce, type, count, op, root), send, receive, rank_ == root);
 }
 
 void Group::reduce_scatter(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op) {
-  check(type);
-  Call call;
-  call.kind = Kind::kReduceScatter;
-  call.type = type;
-  call.op = op;
-  call.count = count;
+  const Call call = checked(Kind::kReduceScatter, type, count, op);
   const size_t width = reduce::size_of(type);
   const size_t part = share_bytes_ / ranks_ / kAlignment * kAlignment;  // of a share, for one of the ranks
   const size_t most = part / width;

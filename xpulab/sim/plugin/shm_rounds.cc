@@ -24,6 +24,17 @@ void Group::check(Type type, size_t root) {
   if (root >= ranks_) fail_and_throw("rank " + std::to_string(root) + " does not exist");
 }
 
+Call Group::checked(Kind kind, Type type, size_t count, Op op, size_t root) {
+  check(type, root);
+  Call call;
+  call.kind = kind;
+  call.type = type;
+  call.op = op;
+  call.root = static_cast<uint32_t>(root);
+  call.count = count;
+  return call;
+}
+
 void Group::barrier() {
   slot(rank_).barriers.store(++barriers_);
   const uint64_t arrived = header_->arrivals.fetch_add(1) + 1;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "card.h"
-#include "counters.h"
 #include "error.h"
 #include "events.h"
 #include "faults.h"
@@ -64,7 +63,6 @@ void run_task(StreamState& state, Lock& lock, Task task) {
   std::string error;
   try {
     if (failed.empty()) {
-      counters::add(state.card, counters::kTasks, 1);
       task.work();
     } else if (task.on_skipped) {
       task.on_skipped(failed);
