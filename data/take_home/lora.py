@@ -135,7 +135,7 @@ def save_merged(adapted, tokenizer, folder):
     """Add the adapter to the weights and save the whole model, without any LoRA layer."""
     adapted.merge()
     weights = {name: weight for name, weight in adapted.model.state_dict().items() if "lora_" not in name}
-    adapted.model.save_pretrained(folder, state_dict=weights)
+    adapted.model.save_pretrained(folder, state_dict=weights, safe_serialization=True)
     tokenizer.save_pretrained(folder)
 
 
