@@ -12,7 +12,7 @@ import numpy as np
 
 from xpulab.chapters.numerics import accumulators, cast_grid, layer_grids, operator_grids, order_grid
 from xpulab.chapters.shared import interesting, kept_bits, precision
-from xpulab.chapters.shared.operator_tester import Rules
+from xpulab.chapters.shared.operator_tester import LAYOUTS, OF_LAYOUTS, Rules
 from xpulab.chapters.tensors import index_grids, moving_grid, writing_grid
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.grid_table import AddRow, Run
@@ -22,9 +22,12 @@ from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import Row
 from xpulab.reference.operators import FUNCTIONS
 
-_LAYOUT, _VALUES = {"layout": interesting.LAYOUTS}, {"values": interesting.VALUES}
-_SHAPE = {**_LAYOUT, "shape": interesting.SHAPES}
-_ALL = {**_SHAPE, **_VALUES}
+_More = Mapping[str, Mapping[str, Any]]
+
+_LAYOUT: _More = {"layout": interesting.LAYOUTS}
+_VALUES: _More = {"values": interesting.VALUES}
+_SHAPE: _More = {**_LAYOUT, "shape": interesting.SHAPES}
+_ALL: _More = {**_SHAPE, **_VALUES}
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def searched(device: str, pattern: str) -> list[Searched]:
     for check, (own, (run, add_row), values, rules) in _grids(device, types).items():
         names = tuple(name for name in own.axes[own.each] if fnmatchcase(name, pattern) or fnmatchcase(check, pattern))
         if names:
-            common = interesting.RULES if {"shape", "layout"} <= {*own.axes} else {}
+            common = interesting.RULES if {"shape", "layout"} <= {*own.axes, *values} else {}
             found.append(Searched(check, own, own.wider(values, {**common, **rules}), run, add_row, names))
     return found
 
@@ -81,7 +84,7 @@ _of_nothing: Rules = {
     )
 }
 
-_Wider = tuple[Grid, tuple[Run, AddRow], Mapping[str, Mapping[str, Any]], Rules]
+_Wider = tuple[Grid, tuple[Run, AddRow], _More, Rules]
 
 
 def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
@@ -109,14 +112,19 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 81,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
     }
-    products = {**_LAYOUT, "other": interesting.LAYOUTS, "sizes": interesting.SIZES, **_VALUES}
+    products: _More = {**_LAYOUT, "other": interesting.LAYOUTS, "sizes": interesting.SIZES, **_VALUES}
     return {
         "numerics.functions": (operator_grids.functions(types), operator_grids.RUN_FUNCTIONS, _ALL, positive),
         "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ALL, {}),
         "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ALL, of_axes),
         "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _of_nothing),
         "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, _of_nothing),
-        "numerics.casts": (cast_grid.CASTS, cast_grid.RUN, {"shape": interesting.SHAPES}, {}),
+        "numerics.casts": (
+            cast_grid.CASTS,
+            cast_grid.RUN,
+            {"shape": interesting.SHAPES, "layout": {**LAYOUTS, **interesting.LAYOUTS}},
+            OF_LAYOUTS,
+        ),
         "numerics.products": (layer_grids.products(types), layer_grids.run_products(kept, parts), products, {}),
         "numerics.norms": (layer_grids.norms(types), layer_grids.RUN_NORMS, _ALL, {}),
         "numerics.cross-entropy": (

@@ -121,8 +121,8 @@ class _Tracer:
         stack.enter_context(patch.object(paddle.Tensor, "numpy", self._reading(paddle.Tensor.numpy)))
         return stack
 
-    def _operator(self, owner: str, name: str, function: Callable) -> Callable:
-        return self._noted(f"paddle.{owner}.{name}", function)
+    def _operator(self, owner: str, name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
+        return self._noted(f"paddle.{owner}.{name}", function)(*arguments, **named)
 
     def _noted(self, label: str, function: Callable) -> Callable:
         def call(*arguments: Any, **named: Any) -> Any:

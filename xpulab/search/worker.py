@@ -79,7 +79,7 @@ def _written(device: Device, grid: Searched, case: Case, folder: str) -> str:
     """Write the case as a program, and its arrays; returns the program's path."""
     program = traced(lambda: grid.run([case])[0])
     path = Path(folder, f"found-{zlib.crc32(json.dumps(_named(grid, case)).encode()):08x}.py")
-    np.savez(path.with_suffix(".npz"), **program.arrays)  # type: ignore[arg-type]
+    np.savez(path.with_suffix(".npz"), **program.arrays)
     path.write_text(program.source(f"{path.stem}.npz", f"{grid.check}: {case.name}", device.place), encoding="utf-8")
     return str(path)
 
