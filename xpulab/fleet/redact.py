@@ -53,6 +53,7 @@ _IN_A_PATH = r"[^/\s\"'\\:,;)&<>]+"
 _NAME = (
     r"(?:(?:passw(?:or)?d|passphrase|sshpass|secret(?:[-_]?access)?(?:[-_]?key)?|credentials?|connection[-_]?string|webhook(?:[-_]?url)?"
     r"|(?:api|access|account|encryption|master|private|shared|signing|ssh|storage)[-_]?key|(?<=[-_])pwd|(?<!ward[-_])(?<=[-_])pass"
+    r"|client[-_]key[-_]data"
     r"|(?-i:(?<=[A-Z0-9]_)(?:KEY|AK|SK|PAT|DSN|JWT|SAS|LICEN[CS]E)|(?<![\w-])PASS(?==))|_authtoken)(?:[-_]?(?:id|\d{1,3}))?)"
 )
 """The end of a name whose value is a secret."""
@@ -60,19 +61,26 @@ _TOKEN = r"(?<!tik)(?<!bos_)(?<!eos_)(?<!pad_)(?<!unk_)(?<!cls_)(?<!sep_)(?<!mas
 """The same, and no token of a tokenizer; its value is in quotation marks, as its name is, or no word."""
 _QUOTE = r"(?:\\{0,8}[\"']|&(?:quot|\#34|apos|\#39|\#x27);)"
 """A quotation mark, as JSON within JSON, and a page, spell it."""
-_IS = rf"{_QUOTE}?\s*(?:=>?|:)\s*(?P<quote>{_QUOTE})?"
+_IS = (
+    rf"{_QUOTE}?\s*(?:(?:\]\s*)?(?:=>?|:)\s*(?:[|>][-+]?\s*\n\s*)?(?P<quote>{_QUOTE})?"
+    rf"|(?<=[\"';]),\s*(?P<second>{_QUOTE})|>(?=[^\s<>]+</))"
+)
+"""What stands between a name and its value: of an assignment, of a pair ("name", "value"), of tags."""
 _AFTER_USER = rf"(?:user(?:name)?|login){_QUOTE}?\s*[=:]\s*\S{{1,64}}[\s,;]{{1,8}}"
 _VALUE = (
     r"(?!<removed|(?:none|null|true|false)\b)"
-    r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))+|[^\s\"'\\<>]*[^\s\"'\\<>,;:.(){}\[\]])"
+    r"(?(quote)(?:(?!(?P=quote))(?:\\[^\n]|[^\n]))+|(?(second)(?:(?!(?P=second))(?:\\[^\n]|[^\n]))+|[^\s\"'\\<>]*[^\s\"'\\<>,;:.(){}\[\]]))"
 )
 _BY_DIGITS = r"(?=[^\s\"'\\(\[{<]{0,64}\d)(?=[^\s\"'\\(\[{<]{8})"
 _KEY_LIKE = r"(?=[\w+/=-]{0,64}\d)(?=[\w+/=-]{0,64}[a-z_])(?=[\w+/=-]{16})"
 """What is no word, and what is no number either, is looked for within 64 characters: a text may be one long word."""
+_BESIDE = rf"(?:[\s|,:=>-]|</?t[dhr][^<>]{{0,200}}>|\bvalue\b|{_QUOTE}){{1,60}}"
+"""What stands between the name of a variable and its value in a table, a list or a manifest."""
 _COOKIE = r"[^\s=;\"'\\]+(?:=(?:\\?\"[^\"\n\\]*\\?\"|[^\s;\"'\\]*))?"
 PATTERNS = {
     "private key": re.compile(
         r"(?<!-)---+ ?BEGIN (?:[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?|PGP [A-Z ]+) ?---+.*?(?:(?<!-)---+ ?END [A-Z0-9 ]+---+|\Z)"
+        r"|\bLS0tLS1CRUdJTi[A-Za-z0-9+/=]+"
         r"|PuTTY-User-Key-File-\d.*?(?:Private-MAC: *[0-9a-f]+|\Z)",
         re.DOTALL,
     ),
@@ -83,6 +91,8 @@ PATTERNS = {
         r"|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,}|dckr_[op]at_[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{20,}|whsec_[\w+/=]{20,}"
         r"|sk-[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|wandb_v1_\w{20,}|KGAT_\w{20,}|ms-[0-9a-f]{8}-[0-9a-f-]{27}"
         r"|hv[sbr]\.[\w-]{20,}|dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{40,}|gl(?:sa|c)_[\w=]{20,}|AT[AC]TT3[\w=-]{20,}"
+        r"|nvapi-[\w-]{20,}|r8_\w{30,}|pplx-\w{30,}|tgp_v1_[\w-]{30,}|pcsk_\w{30,}|tskey-[\w-]{20,}|sntrys_[\w=-]{20,}|CCIPAT_\w{20,}"
+        r"|\w{14}\.atlasv1\.[\w-]{40,}|NRAK-[A-Z0-9]{20,}|ATBB\w{28,}"
         r"|AGE-SECRET-KEY-1[0-9A-Z]{50,}|x(?:ox[abeprs]|app)-[\w-]{10,})|(?<![\w-])(?:SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
     ),
     "webhook": re.compile(
@@ -103,9 +113,20 @@ PATTERNS = {
     "argument": re.compile(
         r"(?i)(?P<kept>(?<![\w-])--?(?:[\w-]*[-_])?(?:token|pass(?:word|wd|phrase)?|pwd|secret|pat|[as]k|(?:api|access|secret)[-_]?key)(?:=|\s+)"
         r"|\bsshpass +-p *|\bcurl [^\n]{0,500}?(?:-u|--user) +|\b(?:docker|podman|nerdctl|skopeo) login [^\n]{0,500}?-p +"
-        r"|\blogin +\S{1,64} +password +|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
+        r"|\blogin\s+\S{1,64}\s+(?:account\s+\S{1,64}\s+)?password\s+|\bwandb login +(?=\w{20})|\bswanlab login +-k +"
+        r"|\bmysql(?:dump|admin)? [^\n]{0,200}?-p(?=\S)|\bredis-cli [^\n]{0,200}?-a +"
+        r"|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
     ),
-    "assignment": re.compile(rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|{_AFTER_USER}pass(?=\W)){_IS}){_VALUE}"),
+    "table": re.compile(
+        rf"(?P<kept>(?<![a-z])(?:[A-Z0-9]+_)*(?:TOKEN|SECRET|PASSWORD|PASSWD|(?<=_)KEY){_BESIDE}){_KEY_LIKE}(?!<removed)[\w+/=.-]+"
+    ),
+    "assignment": re.compile(
+        rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|{_AFTER_USER}pass(?=\W)){_IS}"
+        rf"|user(?:name)?{_QUOTE}\s*:\s*{_QUOTE}[^\s\"']{{1,64}}{_QUOTE}\s*,\s*{_QUOTE}key{_QUOTE}\s*:\s*{_QUOTE}"
+        rf"|(?:api|access) key(?: provided)?\s*[:=]\s*{_KEY_LIKE}"
+        rf"|(?<=[\"'])auth[\"']\s*:\s*[\"']{_KEY_LIKE}|(?<!\w)_auth\s*=\s*)"
+        rf"{_VALUE}"
+    ),
     "field": re.compile(
         rf"(?i)(?P<kept>(?:{_TOKEN}|(?<![\w-])pass|(?<![A-Za-z0-9])[as]k)(?:{_QUOTE}\s*:\s*{_QUOTE}"
         rf"|(?:(?<=n)|(?<=pass)){_QUOTE}?\s*[=:]\s*{_QUOTE}?{_BY_DIGITS}|(?<=pass):[ \t]*(?=[^\s./:]+[ \t]*$)(?!test)"
