@@ -28,7 +28,8 @@ from babel.messages.pofile import read_po, write_po
 from jinja2.ext import babel_extract
 
 from xpulab import files
-from xpulab.harness.chapter import Chapter, code_cells, read_chapter
+from xpulab.harness.chapter import Chapter, read_chapter
+from xpulab.harness.sections import code_cells
 from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, SEMICOLON
 from xpulab.records import known_issues, refusals
 from xpulab.records.planned import python_of

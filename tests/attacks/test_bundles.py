@@ -13,9 +13,8 @@ import pytest
 
 from tests.fleet.compare.made_up import card, check, measurement, notebook, result, row
 from xpulab.errors import InputError
-from xpulab.fleet.compare.comparison import to_json
+from xpulab.fleet.compare.comparison import format_comparison, to_json
 from xpulab.fleet.compare.machines import compare_machines
-from xpulab.fleet.compare.report import format_comparison
 from xpulab.fleet.compare.two_runs import compare_two
 from xpulab.fleet.runs import read_run
 

@@ -26,6 +26,12 @@ def planned(notebook, level="quick"):
     return {check.name for check in PLANS[level][notebook].checks}
 
 
+def is_own(fault):
+    """Whether it breaks nothing but xpulab's own code: then it proves this code, and not the checks that detect it."""
+    own, simulated = ("xpulab:", "xpulab."), ("xpulab.sim:", "xpulab.sim.")  # the simulated accelerator counts as a device
+    return all(name.startswith(own) and not name.startswith(simulated) for name in fault.breaks)
+
+
 def test_each_capability_that_a_notebook_checks_has_a_fault_there():
     checked = {(name, check.split(".", 1)[0]) for name in PLANS["quick"] for check in planned(name)}
     detected = {(fault.notebook, check.split(".", 1)[0]) for fault in CATALOGUE for check in fault.detected_by}
@@ -34,7 +40,7 @@ def test_each_capability_that_a_notebook_checks_has_a_fault_there():
 
 def test_every_check_is_detected_by_a_fault_that_breaks_more_than_our_own_code():
     faults = (*CATALOGUE, *catalogue.faults_in(pretrained))
-    proving = [fault for fault in faults if not fault.is_own]
+    proving = [fault for fault in faults if not is_own(fault)]
     attacked = {check for fault in proving for check in fault.detected_by + fault.smoke}
     checks = {check.name for plan in PLANS["standard"].values() for check in plan.checks}
     assert len(checks) > 400

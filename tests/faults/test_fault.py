@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from tests.faults.test_catalogue import is_own
 from xpulab.chapters.shared.fault import calls, fault, kept
 
 
@@ -103,7 +104,7 @@ def test_a_fault_says_in_one_way_what_it_replaces(named):
 
 
 @pytest.mark.parametrize(
-    ("named", "is_own"),
+    ("named", "ours"),
     [
         ({"wraps": "xpulab.ranks:run"}, True),
         ({"wraps": ("xpulab.ranks:run", "paddle:matmul")}, False),
@@ -112,12 +113,12 @@ def test_a_fault_says_in_one_way_what_it_replaces(named):
         ({"sim_faults": "flip copy kind=d2h"}, False),
     ],
 )
-def test_a_fault_of_our_own_code_proves_only_that(named, is_own):
+def test_a_fault_of_our_own_code_proves_only_that(named, ours):
     @declared(**named)
     def something(*given):
         """Something."""
 
-    assert something.is_own is is_own
+    assert is_own(something) is ours
 
 
 def test_a_fault_travels_with_its_own_memory():

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from nbformat import v4
@@ -15,10 +16,7 @@ from typer.testing import CliRunner
 from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.chapters.shared.fault import Fault, in_every_rank
-from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.command import run_trials
-from xpulab.records.refusals import Refusal
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +79,7 @@ def raises_import_error():
 
 def test_a_fault_is_detected_by_its_checks_alone_and_several_are_tried_at_a_time(fault, tmp_path):
     faults = [fault(wrong_root, name="good"), fault(breaks_down, name="breaks-down"), fault(raises_import_error, name="raises")]
-    trials = {trial.fault.name: trial for trial in selftest.trials(faults, 2, os.environ)}
+    trials = {trial.fault.name: trial for trial in selftest.trials(selftest.cases_of(faults), 2, os.environ)}
     assert (trials["good"].missed, trials["good"].detected_by) == (None, ("demo.root",))
     assert trials["breaks-down"].missed.startswith("not detected by demo.root; ")
     assert trials["raises"].missed.startswith("it could not be injected: ")
@@ -89,16 +87,17 @@ def test_a_fault_is_detected_by_its_checks_alone_and_several_are_tried_at_a_time
 
 
 def test_a_fault_that_one_of_its_checks_does_not_see_is_missed(fault, tmp_path):
-    (trial,) = selftest.trials([fault(wrong_root, detected_by=("demo.root", "demo.text"))], 1, os.environ)
+    (trial,) = selftest.trials([(fault(wrong_root, detected_by=("demo.root", "demo.text")), "quick")], 1, os.environ)
     assert trial.detected_by == ("demo.root",) and trial.missed.startswith("not detected by demo.text; ")
     assert (tmp_path / "reached").exists()
 
 
 def test_at_level_smoke_the_smoke_sections_must_detect_it(fault):
     of_both = fault(wrong_root, smoke=("demo.smoke",))
-    trials = {trial.level: (trial.detected_by, trial.missed) for trial in selftest.trials([of_both], 1, os.environ)}
+    tried = selftest.trials(selftest.cases_of([of_both]), 1, os.environ)
+    trials = {trial.level: (trial.detected_by, trial.missed) for trial in tried}
     assert trials == {"quick": (("demo.root",), None), "smoke": (("demo.smoke",), None)}
-    assert selftest.count([of_both, fault()]) == 3
+    assert len(selftest.cases_of([of_both, fault()])) == 3
 
 
 def command(*arguments):
@@ -137,12 +136,11 @@ def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
     assert given == [("argument", 6)]
 
 
-def test_a_fault_of_a_kernel_that_this_machine_lacks_is_not_tried_and_proves_nothing(fault, monkeypatch, capsys):
-    lacked = Refusal("norm", ("cpu",), {}, "the processor has no AVX-512", "a test")
-    monkeypatch.setattr(selftest, "refusal", lambda device, kernel: lacked if kernel == "norm" else None)
-    with pytest.raises(InputError, match="none of these faults"):
-        run_trials([fault(wrong_root, kernel="norm")], 1, False)
-    assert "not tried on this machine: demo: the processor has no AVX-512 (a test)" in capsys.readouterr().err
+def test_faults_of_which_none_can_be_tried_on_simulated_cards_are_refused(fault, monkeypatch):
+    monkeypatch.setattr(selftest, "CATALOGUE", (replace(fault(), lanes=()),))
+    monkeypatch.setattr("xpulab.cli.selftest.chosen.show_machine", lambda *given: None)
+    done = command("--as", "xpu", "--fault", "demo")
+    assert (done.exit_code, done.stdout) == (2, "") and "none of these faults" in done.stderr
 
 
 def test_in_a_rehearsal_faults_of_the_machine_meet_that_of_the_rehearsed_device():

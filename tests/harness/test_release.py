@@ -18,9 +18,9 @@ def result_of(*names):
 
 
 def test_the_word_release_stands_for_all_of_them_and_no_level_of_the_chapters_runs_one():
-    named = [plan.path for plan in make_plans([files.RELEASE], "quick")]
+    named = [plan.chapter.path for plan in make_plans([files.RELEASE], "quick")]
     assert named == files.release_notebooks() != []
-    assert not set(named) & {plan.path for plan in make_plans([], "standard")}
+    assert not set(named) & {plan.chapter.path for plan in make_plans([], "standard")}
 
 
 def test_they_run_apart_from_chapters():

@@ -33,7 +33,7 @@ def test_without_cards_of_their_own_all_run_beside_each_other(plans, device, car
     shared = Cards(device, cards, plans, 3)
     assert names(shared.waves) == [(["two", "all", "one", "another"], 3)]
     with shared.share(plans[0]) as share:
-        assert (share.cards, share.variables) == (cards, {})
+        assert share == (cards, {})
 
 
 @pytest.mark.parametrize(("hidden", "seen"), [("", ["0", "1"]), ("5,7", ["5", "7"])])
@@ -44,13 +44,13 @@ def test_on_cards_those_of_one_card_get_one_each(plans, monkeypatch, hidden, see
     assert names(shared.waves) == [(["two", "all"], 1), (["one", "another"], 2)]
     by_name = {plan.name: plan for plan in plans}
     with shared.share(by_name["two"]) as share:
-        assert (share.cards, share.variables) == (2, {})
-    with shared.share(by_name["one"]) as one, shared.share(by_name["another"]) as another:
-        assert [one.cards, another.cards] == [1, 1]
-        assert [each.variables[VISIBLE["xpu"]] for each in (one, another)] == seen
-        assert one.variables[EXPECT] == "1"
-    with shared.share(by_name["another"]) as again:
-        assert again.variables[VISIBLE["xpu"]] in seen
+        assert share == (2, {})
+    with shared.share(by_name["one"]) as (cards, one), shared.share(by_name["another"]) as (others, another):
+        assert (cards, others) == (1, 1)
+        assert [variables[VISIBLE["xpu"]] for variables in (one, another)] == seen
+        assert one[EXPECT] == "1"
+    with shared.share(by_name["another"]) as (_, again):
+        assert again[VISIBLE["xpu"]] in seen
 
 
 def test_a_rehearsal_shares_simulated_cards_in_the_same_way_and_lets_all_run_beside_each_other(plans, monkeypatch):
@@ -58,5 +58,4 @@ def test_a_rehearsal_shares_simulated_cards_in_the_same_way_and_lets_all_run_bes
     shared = Cards("sim", 2, plans, 3)
     assert names(shared.waves) == [(["two", "all", "one", "another"], 3)]
     with shared.share(plans[0]) as one, shared.share(plans[-1]) as several:
-        assert (one.cards, dict(one.variables)) == (1, {VISIBLE["gpu"]: "0"})
-        assert (several.cards, several.variables) == (2, {})
+        assert (one, several) == ((1, {VISIBLE["gpu"]: "0"}), (2, {}))

@@ -26,9 +26,8 @@ def cells_of_rows(columns):
 
 def lanes(device):
     """The capabilities that the first table says compare values on this device, in a run that names no chapter."""
-    elsewhere = {
-        each for name in with_own_environment() for each in read_chapter(files.NOTEBOOKS / f"{name}.ipynb").capabilities
-    }
+    books = (read_chapter(files.NOTEBOOKS / f"{name}.ipynb").notebook for name in with_own_environment())
+    elsewhere = {each for book in books for each in book.metadata["xpulab"]["capabilities"]}
     return {cells[0] for cells in cells_of_rows(4) if device in cells[3].split(", ")} - elsewhere
 
 

@@ -16,7 +16,7 @@ from xpulab import files, sim
 from xpulab.chapters.first_lora import faults as first_lora
 from xpulab.chapters.first_lora import pretrained_faults as pretrained
 from xpulab.faults.catalogue import faults_in
-from xpulab.faults.selftest import CARDS, trials_at
+from xpulab.faults.selftest import trials
 from xpulab.harness.fork_server import kernel_environment
 from xpulab.pretrained.prepare import find
 
@@ -55,5 +55,5 @@ def test_a_chapter_is_green_with_the_model(chapter: str, device: str, folder: st
 def test_a_fault_is_detected_with_the_model(fault, folder: str):
     with kernel_environment("cpu") as environment:
         variables = {**environment, "XPULAB_MODELS": str(Path(folder).parent)}
-        (trial,) = trials_at([fault], fault.level, CARDS, 1, variables)
+        (trial,) = trials([(fault, fault.level)], 1, variables)
     assert trial.missed is None, trial

@@ -40,14 +40,13 @@ def baseline(
     folder = chosen.folder(out)
     options = RunOptions(device, level, chosen.cards(device, cards, plans))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    console = Console()
     names = ", ".join(plan.name for plan in plans)
-    console.print(f"device {device}, level {level}, {runs} runs of {names}, one at a time", highlight=False)
+    print(f"device {device}, level {level}, {runs} runs of {names}, one at a time")
     try:
-        baseline = measurement.measure(plans, options, runs, folder, console)
+        baseline = measurement.measure(plans, options, runs, folder, Console())
     except measurement.NotGreen as red:
-        console.print(format_result(red.result), highlight=False, markup=False, soft_wrap=True)
-        console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)
+        print(format_result(red.result))
+        print(f"nothing was kept: {red}")
         raise typer.Exit(1) from None
     path = baselines.store(baseline, baselines.folder())
-    console.print(f"{path}: {len(baseline.entries)} baselines, {baseline.origin}", highlight=False, soft_wrap=True)
+    print(f"{path}: {len(baseline.entries)} baselines, {baseline.origin}")

@@ -101,12 +101,6 @@ def alone(flag: str, **others: object) -> None:
         raise InputError(N_("--{given} has no effect beside {flag}: leave it out", given=given, flag=flag))
 
 
-def check_resume(resume: bool, out: Path | None) -> None:
-    """Raise InputError for --resume without the folder of the run."""
-    if resume and out is None:
-        raise InputError(N_("--resume needs the folder of the run that was interrupted: name it with --out"))
-
-
 def cards(device: str, asked: int | None, plans: Sequence[Plan], expected: Expected | None = None) -> int:
     """How many cards a notebook may use: all that this process may use; there are as many simulated ones as one asks for.
 

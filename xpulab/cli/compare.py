@@ -24,9 +24,8 @@ def compare(
 
     Exit code 0: nothing, 1: something is wrong or unlike, 2: could not compare. It only reads results.
     """
-    from xpulab.fleet.compare.comparison import to_json
+    from xpulab.fleet.compare.comparison import format_comparison, to_json
     from xpulab.fleet.compare.machines import compare_machines
-    from xpulab.fleet.compare.report import format_comparison
     from xpulab.fleet.compare.two_runs import compare_two
     from xpulab.fleet.runs import read_runs
 

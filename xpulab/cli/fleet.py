@@ -51,8 +51,6 @@ def run(
 
     Exit code 0: every node that was used is green, 1: one is not, 2: nothing could be started.
     """
-    from rich.console import Console
-
     from xpulab.fleet.cluster import fleet_run
     from xpulab.fleet.cluster.engines import engine_named
     from xpulab.harness.plan import make_plans
@@ -61,8 +59,7 @@ def run(
     make_plans(list(given["notebooks"] or ()), given["level"], list(given["checks"] or ()))  # what is wrong is said once, here
     through = engine_named(engine, partition, _words("--engine-options", options))
     on_nodes = python_module("xpulab") if xpulab is None else _words("--xpulab", xpulab)
-    say = Console(highlight=False, markup=False, soft_wrap=True).print
-    summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), say)
+    summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), print)
     raise typer.Exit(0 if summary.is_green else 1)
 
 

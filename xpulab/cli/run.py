@@ -10,6 +10,7 @@ import typer
 from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.devices import MOST_CARDS, SIMULATED
+from xpulab.errors import InputError
 from xpulab.messages import N_, shown
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def run(
     from xpulab.harness import fork_server
     from xpulab.harness.plan import make_plans
 
-    chosen.check_resume(resume, out)
+    if resume and out is None:
+        raise InputError(N_("--resume needs the folder of the run that was interrupted: name it with --out"))
     named, globs = notebooks or [], checks or []
     is_whole = not (named or globs)
     if show_list:
@@ -101,7 +103,7 @@ def run(
         from xpulab.harness.report.text import format_result
         from xpulab.records import baselines, hardware
 
-        plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
+        plans, folder = make_plans(named, level, globs), chosen.folder(out)
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         hardware.sheets()
@@ -113,11 +115,7 @@ def run(
         goes_on = resume and harness.holds_run(folder)
         if goes_on and (ended := harness.finished(plans, options, folder)) is not None:
             outcome = harness.Outcome(ended, False)
-            console.print(
-                shown(N_("{folder}: this run has ended, there is nothing to resume", folder=folder)),
-                markup=False,
-                soft_wrap=True,
-            )
+            print(shown(N_("{folder}: this run has ended, there is nothing to resume", folder=folder)))
         else:
             if not goes_on:
                 harness.prepare(folder)
@@ -130,11 +128,11 @@ def run(
                     at_once=at_once,
                 )
             )
-            console.print(banner, highlight=False, markup=False, soft_wrap=True)
+            print(banner)
             _show_left_out(is_whole)
-            outcome = harness.run(plans, options, at_once, folder, console, server, goes_on)
-    console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
-    console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
+            outcome = harness.run(plans, options, at_once, folder, Console(), server, goes_on)
+    print(format_result(outcome.result))
+    print(shown(N_("report: {folder}", folder=folder / "index.html")))
     if outcome.interrupted:
         raise KeyboardInterrupt
     raise typer.Exit(0 if outcome.result.is_green else 2 if outcome.result.no_verdict else 1)

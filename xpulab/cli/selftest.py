@@ -68,8 +68,6 @@ def selftest(
 
 def _prove(run: Path, sample: int, jobs: int | None) -> int:
     """Inject so many faults into the notebooks of a run; returns the exit code."""
-    from rich.console import Console
-
     from xpulab.faults.prove import prove
     from xpulab.harness import run as harness
     from xpulab.harness import run_file
@@ -77,4 +75,4 @@ def _prove(run: Path, sample: int, jobs: int | None) -> int:
     folder = run.resolve()
     plans, options = run_file.read(folder)
     result = harness.require_finished(plans, options, folder)
-    return 0 if prove(result, sample, jobs or chosen.jobs(options.device, len(plans)), Console()) else 1
+    return 0 if prove(result, sample, jobs or chosen.jobs(options.device, len(plans))) else 1

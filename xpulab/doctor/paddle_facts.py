@@ -40,11 +40,6 @@ def remember_failure(facts: PaddleFacts) -> None:
     _FAILURE[:] = [facts]
 
 
-def failed() -> bool:
-    """Whether remember_failure() was called."""
-    return bool(_FAILURE)
-
-
 def paddle_facts() -> PaddleFacts:
     """Imports paddle and reads its facts. Verified with the CPU build of 3.3.1; XPU and GPU fields as documented."""
     if _FAILURE:
@@ -78,7 +73,7 @@ def card_count(name: str) -> int:
     """
     if name == "cpu":
         return whole_cores()
-    if failed():
+    if _FAILURE:
         return 0
     import paddle
 

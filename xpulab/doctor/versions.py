@@ -16,8 +16,7 @@ from xpulab import files
 from xpulab.devices import wheel_device
 from xpulab.doctor.cards import Reading
 from xpulab.errors import InputError
-from xpulab.records.environments import installed_frameworks as installed_frameworks
-from xpulab.records.environments import installed_version
+from xpulab.records.environments import installed_frameworks, installed_version
 
 Verdict = Literal["ok", "warn", "wrong", "unknown", "missing"]
 

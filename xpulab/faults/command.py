@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from rich.console import Console
+from typing import Any, TextIO
 
 from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
@@ -24,32 +22,22 @@ def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool, cold: Started 
     cold: what kernels start from where simulated cards stand for a card; None: they are forked from a server of their own.
     """
     refuse_other_environments(selftest.chapters_of(faults))
-    progress, faults = Console(stderr=True), _possible(faults)
-    trials, tried = selftest.count(faults), list[Trial]()
-    counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs))
-    progress.print(counted, highlight=False)
+    cases, tried = selftest.cases_of(faults), list[Trial]()
+    if not cases:
+        raise InputError(N_("none of these faults can be tried on this machine"))
+    counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=len(cases), jobs=jobs))
+    print(counted, file=sys.stderr)
     with kernel_environment("cpu", cold) as environment:
-        for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
+        for trial in selftest.trials(cases, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
-            report_trial(progress, trial, len(tried), trials)
+            report_trial(trial, len(tried), len(cases), sys.stderr)
     print(json.dumps(to_json(tried), indent=2) if as_json else format_trials(tried))
     return 1 if any(trial.missed for trial in tried) else 0
 
 
-def report_trial(console: Console, trial: Trial, number: int, of: int) -> None:
-    """Print the line of a trial that has ended."""
-    line = f"{number:>3}/{of}  {_outcome(trial)}  {_name(trial)}, {trial.seconds:.0f} s"
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _possible(faults: Sequence[Fault]) -> list[Fault]:
-    """Those that can be tried on this machine; prints why the others cannot. Raises InputError when none is left."""
-    lacked = {fault.name: reason for fault in faults if (reason := selftest.lacked_here(fault))}
-    for name, reason in lacked.items():
-        print(shown(N_("not tried on this machine: {name}: {reason}", name=name, reason=reason)), file=sys.stderr)
-    if len(lacked) == len(faults):
-        raise InputError(N_("none of these faults can be tried on this machine"))
-    return [fault for fault in faults if fault.name not in lacked]
+def report_trial(trial: Trial, number: int, of: int, file: TextIO | None = None) -> None:
+    """Print the line of a trial that has ended. file: where, standard output without it."""
+    print(f"{number:>3}/{of}  {_outcome(trial)}  {_name(trial)}, {trial.seconds:.0f} s", file=file)
 
 
 def _outcome(trial: Trial) -> str:

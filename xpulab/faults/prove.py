@@ -7,15 +7,14 @@ on simulated cards alike: what they patch does not depend on the device. **That 
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
-
-from rich.console import Console
 
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
@@ -46,7 +45,6 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
         if _PROVED_ON[device] in fault.lanes
         and (device == SIMULATED or not fault.sim_faults)
         and fault.notebook in ran
-        and not selftest.lacked_here(fault)
         and (level == _SMOKE or level == fault.level)
         and (checks := selftest.expected_of(fault, level))
         and passed.issuperset(checks)
@@ -55,18 +53,12 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
 
 def sample(faults: Sequence[Fault], number: int, seed: int) -> list[Fault]:
     """So many of the faults, those of different notebooks first; the same for a seed."""
-    rest = random.Random(seed).sample(list(faults), len(faults))
-    chosen: list[Fault] = []
-    tried: Counter[str] = Counter()
-    while rest and len(chosen) < number:
-        best = min(rest, key=lambda fault: tried[fault.notebook])
-        rest.remove(best)
-        chosen.append(best)
-        tried[best.notebook] += 1
-    return chosen
+    shuffled = random.Random(seed).sample(list(faults), len(faults))
+    turns: dict[str, Iterator[int]] = defaultdict(itertools.count)
+    return sorted(shuffled, key=lambda fault: next(turns[fault.notebook]))[:number]  # the first of each, then the second ones
 
 
-def prove(result: Result, number: int, jobs: int, console: Console, catalogue: Sequence[Fault] = CATALOGUE) -> bool:
+def prove(result: Result, number: int, jobs: int, catalogue: Sequence[Fault] = CATALOGUE) -> bool:
     """Inject so many faults, `jobs` at a time, with a line for each, and write prove.json into the folder of the run.
 
     The choice follows the run's seed. Returns whether a fault was injected, and each was detected.
@@ -77,13 +69,14 @@ def prove(result: Result, number: int, jobs: int, console: Console, catalogue: S
     if chosen:
         cards = max(selftest.CARDS, options.cards) if options.device == "cpu" else options.cards  # ranks there are processes
         with kernel_environment(options.device) as environment:
-            for trial in selftest.trials_at(chosen, level, cards, jobs, {**environment, **selftest.WITHOUT_MODELS}):
+            variables = {**environment, **selftest.WITHOUT_MODELS}
+            for trial in selftest.trials([(fault, level) for fault in chosen], jobs, variables, cards):
                 tried.append(trial)
-                report_trial(console, trial, len(tried), len(chosen))
+                report_trial(trial, len(tried), len(chosen))
     stored = to_json(result, tried, len(fitting), round(time.monotonic() - started, 1))
     files.replace_text(result.folder / FILE, json.dumps(stored, indent=2) + "\n")
     nothing = N_("no fault of the catalogue fits the checks that are green here, so nothing was proved")
-    console.print(format_trials(tried) if tried else shown(nothing), highlight=False, markup=False, soft_wrap=True)
+    print(format_trials(tried) if tried else shown(nothing))
     return bool(stored["green"])
 
 

@@ -30,7 +30,6 @@ from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.messages import N_
 from xpulab.records import environments
 from xpulab.records.record import Record, record_in, worse
-from xpulab.records.refusals import refusal
 from xpulab.warm import RUN_FOLDER
 
 CARDS = 2
@@ -40,6 +39,9 @@ WITHOUT_MODELS = {"XPULAB_MODELS": os.devnull}
 """Variables with which chapter 01 uses its stand-in: a trial is short, and the same on every machine."""
 
 _RED = frozenset({"failed", "broken"})
+
+Case = tuple[Fault, str]
+"""A fault, tried on the lane that its `device` names, and the level: its own, or "smoke"."""
 
 
 @dataclass(frozen=True)
@@ -103,63 +105,26 @@ def on_simulated_cards(faults: Sequence[Fault], are_chosen: bool) -> tuple[Fault
     return tuple(replace(fault, lanes=(SIMULATED,)) for fault in kept)
 
 
-def lacked_here(fault: Fault) -> str:
-    """Why this machine cannot run what the fault breaks, as data/refusals.yaml declares it; "" where it can."""
-    declared = refusal(fault.device, fault.kernel) if fault.kernel else None
-    return declared.format_reason() if declared else ""
-
-
 def expected_of(fault: Fault, level: str) -> tuple[str, ...]:
     """The checks that must detect a fault at this level."""
     return fault.smoke if level == "smoke" else fault.detected_by
 
 
-def count(faults: Iterable[Fault]) -> int:
-    """How many trials these faults make."""
-    return sum(1 for fault in faults for _ in _cases(fault))
+def cases_of(faults: Iterable[Fault]) -> list[Case]:
+    """All trials of these faults: each on all of its lanes, and at level smoke where it must be detected there too."""
+    cases: list[Case] = []
+    for fault in faults:
+        cases += [(replace(fault, lanes=(lane,)), fault.level) for lane in fault.lanes]
+        cases += [(fault, "smoke")] if fault.smoke else []
+    return cases
 
 
-def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
+def trials(cases: Iterable[Case], jobs: int, environment: Mapping[str, str], cards: int = CARDS) -> Iterator[Trial]:
     """Try the faults, `jobs` at a time, those that take longest first; yields each trial as it ends.
 
-    A fault that must be detected at level smoke, or on another lane, is tried there as well.
-    environment: the variables of the kernels, as harness.run.kernel_environment gives them.
+    environment: the variables of the kernels, as harness.fork_server.kernel_environment gives them.
+    cards: what each notebook gets, unless it needs more.
     """
-    return _try_all([case for fault in faults for case in _cases(fault)], CARDS, jobs, environment)
-
-
-def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
-    """Try each fault once, on the lane that its `device` names, at this level; otherwise as `trials`.
-
-    level: "smoke", for faults that have checks of that level, or "quick". cards: what each notebook gets, unless it needs more.
-    """
-    return _try_all([(fault, level) for fault in faults], cards, jobs, environment)
-
-
-def chapter_of(fault: Fault) -> Chapter:
-    """The notebook that must detect a fault."""
-    return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")
-
-
-def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
-    """The notebooks that must detect faults, each once."""
-    return list({fault.notebook: chapter_of(fault) for fault in faults}.values())
-
-
-def _cases(fault: Fault) -> Iterator[tuple[Fault, str]]:
-    """On which lane, and at which level, it is tried."""
-    yield from ((replace(fault, lanes=(lane,)), fault.level) for lane in fault.lanes)
-    if fault.smoke:
-        yield fault, "smoke"
-
-
-def _plan(fault: Fault, level: str) -> Plan:
-    """All of the notebook at level smoke, else the sections of the checks that must detect the fault."""
-    chapter = chapter_of(fault)
-    return plan_of(chapter, level) if level == "smoke" else plan_of_checks(chapter, level, fault.detected_by)
-
-
-def _try_all(cases: Iterable[tuple[Fault, str]], cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
     longest_first = sorted(cases, key=lambda case: _plan(*case).expected_seconds, reverse=True)
     running: list[Execution] = []
     with ThreadPoolExecutor(jobs) as pool:
@@ -172,6 +137,22 @@ def _try_all(cases: Iterable[tuple[Fault, str]], cards: int, jobs: int, environm
                 future.cancel()
             for execution in list(running):
                 execution.stop()
+
+
+def chapter_of(fault: Fault) -> Chapter:
+    """The notebook that must detect a fault."""
+    return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")
+
+
+def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
+    """The notebooks that must detect faults, each once."""
+    return list({fault.notebook: chapter_of(fault) for fault in faults}.values())
+
+
+def _plan(fault: Fault, level: str) -> Plan:
+    """All of the notebook at level smoke, else the sections of the checks that must detect the fault."""
+    chapter = chapter_of(fault)
+    return plan_of(chapter, level) if level == "smoke" else plan_of_checks(chapter, level, fault.detected_by)
 
 
 def _try(fault: Fault, level: str, cards: int, environment: Mapping[str, str], running: list[Execution]) -> Trial:

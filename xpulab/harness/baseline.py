@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from unittest import mock
 
 from rich.console import Console
 
@@ -51,7 +51,8 @@ def measure(plans: Sequence[Plan], options: RunOptions, runs: int, folder: Path,
     Raises NotGreen, and KeyboardInterrupt on Ctrl-C.
     """
     verdicts = []
-    with _without_baselines(folder):
+    # the kernels find no baselines: the old ones do not influence the new ones
+    with mock.patch.dict(os.environ, {baselines.FOLDER: str(folder / "none")}):
         for number in range(1, runs + 1):
             of_this = folder / f"run-{number}"
             harness.prepare(of_this)
@@ -64,19 +65,6 @@ def measure(plans: Sequence[Plan], options: RunOptions, runs: int, folder: Path,
                 raise NotGreen(outcome.result)
             verdicts.append(outcome.result.verdicts)
     return summarize(verdicts, options.level)
-
-
-@contextmanager
-def _without_baselines(folder: Path) -> Iterator[None]:
-    """The kernels find no baselines: the old ones do not influence the new ones."""
-    before = os.environ.get(baselines.FOLDER)
-    os.environ[baselines.FOLDER] = str(folder / "none")
-    try:
-        yield
-    finally:
-        os.environ.pop(baselines.FOLDER)
-        if before is not None:
-            os.environ[baselines.FOLDER] = before
 
 
 def summarize(runs: Runs, level: str) -> Baseline:

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.harness.sections import Section, read_sections, validated
+from xpulab.harness.sections import Section, code_cells, read_sections, validated
 from xpulab.messages import ENGLISH, N_
 from xpulab.records.planned import PlannedCheck, planned_checks, python_of
 from xpulab.records.record import METADATA_KEY
@@ -24,7 +24,7 @@ class Chapter:
     """A notebook of the suite.
 
     path: where it is. notebook: what the file holds; nobody changes it.
-    title: what it is called in reports. capabilities: what it covers, the first part of its checks' names.
+    title: what it is called in reports.
     cards: how many it needs. most_cards: how many it makes use of, where there are more.
     budget_seconds: how long it should take, by level.
     sections: in reading order. checks: what it plans, in reading order. parameters: the names that its parameters cell sets.
@@ -34,7 +34,6 @@ class Chapter:
     path: Path
     notebook: NotebookNode = field(repr=False, compare=False)
     title: str
-    capabilities: tuple[str, ...]
     cards: int
     most_cards: int
     budget_seconds: dict[str, float]
@@ -55,7 +54,7 @@ class Chapter:
 
     @cached_property
     def _positions(self) -> list[int]:
-        return code_cells(self.notebook)
+        return list(code_cells(self.notebook))
 
     @property
     def last_cell(self) -> int:
@@ -95,7 +94,6 @@ def read_chapter(path: Path) -> Chapter:
         path=path,
         notebook=notebook,
         title=metadata["title"],
-        capabilities=tuple(metadata["capabilities"]),
         cards=metadata["cards"],
         most_cards=max(metadata["cards"], metadata.get("most_cards", 1)),
         budget_seconds={level: float(seconds) for level, seconds in metadata["budget_seconds"].items()},
@@ -129,11 +127,6 @@ def read_notebook(path: Path) -> NotebookNode:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: JSON, but not a notebook: {first}; restore the file from git") from error
     return notebook
-
-
-def code_cells(notebook: NotebookNode) -> list[int]:
-    """The indices of the code cells among all cells."""
-    return [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
 
 
 def _own_metadata(path: Path, notebook: NotebookNode) -> dict:

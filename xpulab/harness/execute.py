@@ -28,10 +28,9 @@ from papermill.parameterize import parameterize_notebook
 from xpulab import files, messages, warm
 from xpulab.devices import starts_cold
 from xpulab.harness import places
-from xpulab.harness.chapter import code_cells
 from xpulab.harness.lost import cells_left_out, has_raised
 from xpulab.harness.plan import Plan
-from xpulab.harness.sections import INJECTED, number_of
+from xpulab.harness.sections import code_cells
 from xpulab.harness.shares import Cards
 from xpulab.harness.watchdog import Watchdog, kernel_manager
 from xpulab.messages import N_
@@ -147,8 +146,8 @@ class Execution:
 
     def _run_one(self, plan: Plan, cards: Cards) -> Path | None:
         """Run one notebook on its share of the cards, and write it; None when it is not to start any more."""
-        with cards.share(plan) as share:
-            return self._run_on(plan, replace(self._options, cards=share.cards), share.variables)
+        with cards.share(plan) as (number, variables):
+            return self._run_on(plan, replace(self._options, cards=number), variables)
 
     def _run_on(self, plan: Plan, options: RunOptions, variables: Mapping[str, str]) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
@@ -193,12 +192,10 @@ class Execution:
 
         write: called as soon as something is red, so that it is not lost when the run is killed.
         """
-        own = (index for index in code_cells(notebook) if INJECTED not in notebook.cells[index].metadata.get("tags", []))
-        positions = {index: position for position, index in enumerate(own, start=1)}
+        numbers = code_cells(notebook)
 
         def on_cell_start(cell: NotebookNode, cell_index: int) -> None:
-            if position := positions.get(cell_index):
-                watchdog.cell = number_of(cell, position)
+            watchdog.cell = numbers.get(cell_index, watchdog.cell)
 
         def on_cell_executed(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
             if has_raised(cell) and watchdog.reason is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from xpulab.doctor.remedies import Remedy, by_id, match, remedy_on
-from xpulab.harness.sections import number_of
+from xpulab.harness.sections import code_cells
 from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY, RED, Record
 
@@ -46,25 +46,22 @@ def explanation(row: Remedy, where: str, device: str) -> Explanation:
     return Explanation(row.id, where, row.cause, remedy_on(row, device))
 
 
-def explain(
-    cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, device: str, ended: str
-) -> tuple[Explanation, ...]:
+def explain(notebook: NotebookNode, records: Sequence[Record], log: Path, device: str, ended: str) -> tuple[Explanation, ...]:
     """The known causes, each once, in the order of the notebook.
 
-    cells: the executed code cells. records: of the checks. log: what the kernel printed outside of cells; may not exist.
+    notebook: the executed one. records: of the checks. log: what the kernel printed outside of cells; may not exist.
     ended: why the notebook did not run to its end, and what was lacking then; or "".
     """
     found: dict[str, Explanation] = {}
-    for where, row in _seen(cells, records, log, ended):
+    for where, row in _seen(notebook, records, log, ended):
         found.setdefault(row.id, explanation(row, where, device))
     return tuple(found.values())
 
 
-def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, ended: str) -> Iterator[tuple[str, Remedy]]:
+def _seen(notebook: NotebookNode, records: Sequence[Record], log: Path, ended: str) -> Iterator[tuple[str, Remedy]]:
     yield from ((N_("the run"), row) for row in match(ended))
-    for position, cell in enumerate(cells, start=1):
-        number = number_of(cell, position)
-        for output in cell.outputs:
+    for index, number in code_cells(notebook).items():
+        for output in notebook.cells[index].outputs:
             where = N_("cell {number}", number=number)
             if known := output.get("metadata", {}).get(METADATA_KEY, {}).get("known"):
                 yield where, by_id(known)

@@ -19,7 +19,7 @@ from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
 from xpulab.harness.lost import missing_checks
 from xpulab.harness.plan import Plan
-from xpulab.harness.sections import INJECTED, number_of
+from xpulab.harness.sections import code_cells
 from xpulab.messages import N_, plain
 from xpulab.records.record import (
     METADATA_KEY,
@@ -136,7 +136,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
         return verdict
     device, log = run.device if run else _COMMITTED_DEVICE, executed.with_suffix(".log")
     ended = "\n".join(filter(None, (run.stopped, run.lacking))) if run else ""
-    return replace(verdict, explanations=explain(_code_cells(notebook), records, log, device, ended))
+    return replace(verdict, explanations=explain(notebook, records, log, device, ended))
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
@@ -182,9 +182,9 @@ def _reasons(
 def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
     """The cells that raised, a line for each; beside anything else red verdict()'s error adds nothing."""
     found = [
-        (number_of(cell, number), output)
-        for number, cell in enumerate(_code_cells(notebook), start=1)
-        for output in cell.outputs
+        (number, output)
+        for index, number in code_cells(notebook).items()
+        for output in notebook.cells[index].outputs
         if output.output_type == "error"
     ]
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
@@ -194,25 +194,20 @@ def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]
         yield N_("{place} raised {ename}: {first}", place=place, ename=output.ename, first=first[:300])
 
 
-def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
-
-
 # ----------------------------------------------------------------------------------------- the text that a reader is shown
 
 
 def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -> Iterator[str]:
     """Where the text of the executed notebook differs from the committed one, by nbval's comparison."""
-    executed_cells, committed_cells = _code_cells(notebook), _code_cells(committed)
+    executed_cells, committed_cells = ([book.cells[index] for index in code_cells(book)] for book in (notebook, committed))
     if [cell.source for cell in executed_cells] != [cell.source for cell in committed_cells]:
         yield N_("its cells are not those of the committed notebook, so their text cannot be compared")
         return
     from xpulab.harness.shown_text import Comparison  # nbval imports pytest: not before the first notebook has ended
 
     comparison = Comparison(is_sanitized=device != _COMMITTED_DEVICE)
-    for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
-        if comparison.applies(theirs) and (difference := comparison.difference(mine, theirs)):
-            cell = number_of(mine, number)
+    for cell, mine, theirs in zip(code_cells(notebook).values(), executed_cells, committed_cells, strict=True):
+        if difference := comparison.difference(mine, theirs):
             yield N_(
                 "cell {cell} shows text that differs from the committed notebook: {difference}",
                 cell=cell,

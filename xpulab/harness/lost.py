@@ -9,7 +9,7 @@ from __future__ import annotations
 from nbformat import NotebookNode
 
 from xpulab.harness.plan import Plan
-from xpulab.harness.sections import cells_by_number
+from xpulab.harness.sections import code_cells
 from xpulab.messages import N_
 
 
@@ -19,8 +19,8 @@ def lost_sections(plan: Plan, notebook: NotebookNode) -> dict[str, str]:
     notebook: executed, to its end or not.
     """
     lost: dict[str, str] = {}
-    for number, cell in cells_by_number(notebook).items():
-        if number < plan.chapter.last_cell and has_raised(cell):
+    for index, number in code_cells(notebook).items():
+        if number < plan.chapter.last_cell and has_raised(notebook.cells[index]):
             section = plan.chapter.section_at(number)
             for each in [section] if section else plan.sections:
                 lost.setdefault(each.name, N_("{place} raised", place=plan.chapter.place_of(number)))
@@ -41,10 +41,9 @@ def missing_checks(plan: Plan, notebook: NotebookNode) -> dict[str, str]:
 def cells_left_out(plan: Plan, notebook: NotebookNode) -> frozenset[int]:
     """The indices of the cells of a notebook under way in which a cell raised, among all of its cells, that are not to run."""
     lost, chapter = lost_sections(plan, notebook), plan.chapter
-    index_of = {id(cell): index for index, cell in enumerate(notebook.cells)}
     return frozenset(
-        index_of[id(cell)]
-        for number, cell in cells_by_number(notebook).items()
+        index
+        for index, number in code_cells(notebook).items()
         if number == chapter.last_cell or (section := chapter.section_at(number)) is None or section.name in lost
     )
 

@@ -14,8 +14,8 @@ from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.harness.chapter import Chapter, code_cells, read_chapter
-from xpulab.harness.sections import Section, closure, excerpt, up_to
+from xpulab.harness.chapter import Chapter, read_chapter
+from xpulab.harness.sections import Section, closure, code_cells, excerpt, up_to
 from xpulab.messages import N_, shown
 from xpulab.records import environments
 from xpulab.records.planned import PlannedCheck
@@ -39,11 +39,6 @@ class Plan:
     def name(self) -> str:
         """The file's name without its ending: "02_sft"."""
         return self.chapter.path.stem
-
-    @property
-    def path(self) -> Path:
-        """The committed notebook."""
-        return self.chapter.path
 
     @property
     def cards(self) -> int:

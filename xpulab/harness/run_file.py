@@ -78,7 +78,7 @@ def _asked(plans: Sequence[Plan], options: RunOptions) -> dict[str, Any]:
 def _digest_of(plan: Plan) -> str:
     """Of the notebook's file and of its sections and checks that run."""
     chosen = [[section.name for section in plan.sections], [check.name for check in plan.checks]]
-    return hashlib.sha256(plan.path.read_bytes() + json.dumps(chosen).encode()).hexdigest()
+    return hashlib.sha256(plan.chapter.path.read_bytes() + json.dumps(chosen).encode()).hexdigest()
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

@@ -120,15 +120,13 @@ def excerpt(notebook: NotebookNode, sections: Sequence[Section], kept: Sequence[
     return part
 
 
-def number_of(cell: NotebookNode, otherwise: int) -> int:
-    """The number of a code cell in the whole notebook; `otherwise` when its notebook is no excerpt."""
-    return cell.metadata.get(METADATA_KEY, {}).get(CELL_NUMBER, otherwise)
-
-
-def cells_by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
-    """The code cells of an executed notebook by their number in the whole one; none that papermill has added."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
-    return {number_of(cell, number): cell for number, cell in enumerate(cells, start=1)}
+def code_cells(notebook: NotebookNode) -> dict[int, int]:
+    """By the index of each code cell among all cells its number in the whole notebook; none that papermill has added."""
+    own = [(index, cell.metadata) for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    own = [(index, metadata) for index, metadata in own if INJECTED not in metadata.get("tags", [])]
+    return {
+        index: metadata.get(METADATA_KEY, {}).get(CELL_NUMBER, number) for number, (index, metadata) in enumerate(own, start=1)
+    }
 
 
 def validated(declared: dict, schema: str, where: str) -> dict:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from queue import SimpleQueue
 
 from xpulab.devices import SIMULATED, judged_as
@@ -18,14 +17,6 @@ from xpulab.harness.plan import Plan
 
 VISIBLE = {"gpu": "CUDA_VISIBLE_DEVICES", "xpu": "XPU_VISIBLE_DEVICES"}
 """The variable by which a process sees only some cards, by device."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """What one notebook may use. cards: how many. variables: in its environment."""
-
-    cards: int
-    variables: Mapping[str, str]
 
 
 class Cards:
@@ -48,14 +39,14 @@ class Cards:
             self.waves = [(alone, 1), ([plan for plan in longest_first if plan not in alone], min(jobs, cards))]
 
     @contextmanager
-    def share(self, plan: Plan) -> Iterator[Share]:
-        """What a notebook of a wave may use while the block runs; a card of its own is waited for."""
+    def share(self, plan: Plan) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """How many cards a notebook of a wave may use while the block runs, and its variables; one of its own is waited for."""
         if not self._are_shared or plan.chapter.most_cards > 1:
-            yield Share(self._cards, {})
+            yield self._cards, {}
             return
         number = self._free.get()
         try:
-            yield Share(1, self._only(number))
+            yield 1, self._only(number)
         finally:
             self._free.put(number)
 

@@ -29,14 +29,11 @@ class Comparison:
         self.parent = SimpleNamespace(sanitize_patterns=dict(patterns), skip_compare=skipped)
         self.comparison_traceback: list[str] = []
 
-    @staticmethod
-    def applies(committed: NotebookNode) -> bool:
-        """Whether the committed cell has outputs that are to be compared."""
-        options = dict(nbval.find_metadata_tags(committed.metadata))
-        return options.get("check", True) and committed.execution_count is not None
-
     def difference(self, executed: NotebookNode, committed: NotebookNode) -> str:
-        """What differs, in one line, or ""."""
+        """What differs, in one line; "" where nothing does, and for a committed cell whose outputs are not to be compared."""
+        options = dict(nbval.find_metadata_tags(committed.metadata))
+        if committed.execution_count is None or not options.get("check", True):
+            return ""
         mine, theirs = (
             nbval.coalesce_streams([nbformat.from_dict(output) for output in cell.outputs]) for cell in (executed, committed)
         )

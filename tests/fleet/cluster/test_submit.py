@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from ClusterShell.Worker.Exec import ExecWorker
 
-from xpulab.fleet.cluster.engines import PROGRAMS, Engine, Look, Slurm
+from xpulab.fleet.cluster.engines import PROGRAMS, Look, Slurm
 from xpulab.fleet.cluster.submit import Limits, submit
 from xpulab.fleet.cluster.task import Ended, Part, Started, format_message, parts_of
 
@@ -27,7 +27,7 @@ FOREVER = "exec sleep 600"
 
 
 @dataclass
-class Local(Engine):
+class Local:
     """looks: what is known of a node; of others nothing is. cancelled: the nodes whose commands were ended."""
 
     looks: dict[str, Look] = field(default_factory=dict)

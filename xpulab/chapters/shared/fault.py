@@ -70,7 +70,6 @@ class Fault:
     level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
     not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
-    kernel: what it breaks, as data/refusals.yaml names it: it is not tried where that declares that the machine lacks it.
     """
 
     name: str
@@ -84,18 +83,11 @@ class Fault:
     level: str = "quick"
     smoke: tuple[str, ...] = ()
     not_run: str = ""
-    kernel: str = ""
 
     @property
     def device(self) -> str:
         """The first of its lanes, on which level smoke must detect it; "cpu" for one that is not run."""
         return next(iter(self.lanes), "cpu")
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it breaks nothing but xpulab's own code: then it proves this code, and not the checks that detect it."""
-        own, simulated = ("xpulab:", "xpulab."), ("xpulab.sim:", "xpulab.sim.")  # the simulated accelerator counts as a device
-        return all(name.startswith(own) and not name.startswith(simulated) for name in self.breaks)
 
 
 def fault(
@@ -110,7 +102,6 @@ def fault(
     level: Literal["quick", "standard"] = "quick",
     smoke: tuple[str, ...] = (),
     not_run: str = "",
-    kernel: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault, the checks first.
 
@@ -151,7 +142,6 @@ def fault(
             level=level,
             smoke=smoke,
             not_run=not_run,
-            kernel=kernel,
         )
 
     return from_function

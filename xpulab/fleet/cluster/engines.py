@@ -13,7 +13,7 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -45,52 +45,11 @@ _USABLE = ("idle", "mixed", "allocated", "completing")
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """nodes: those to use. left_out: nodes that cannot be used now, each with the reason."""
-
-    nodes: tuple[str, ...]
-    left_out: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Look:
     """What an engine knows of a node. waits: why its command has no turn yet; state: in the engine's words. Both may be ""."""
 
     waits: str = ""
     state: str = ""
-
-
-class Engine:
-    """What starts a command on a node. name: as the command line has it. fanout: how many commands may run at a time."""
-
-    name: str
-    fanout: int
-
-    def choose(self, asked: str) -> Chosen:
-        """The nodes of a set like node[1-3]. Raises InputError for what this engine cannot use."""
-        raise NotImplementedError
-
-    def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
-        """ClusterShell's worker for a command on one node, which calls the handler. limit: seconds it may take at most."""
-        raise NotImplementedError
-
-    def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
-        """What is known of these nodes now."""
-        return {node: Look() for node in nodes}
-
-    def cancel(self, nodes: Iterable[str]) -> None:
-        """End the commands on these nodes, unless they end with their connection."""
-
-
-def engine_named(name: str, partition: str | None, options: Sequence[str]) -> Engine:
-    """The engine; options: further ones of srun or ssh. Raises InputError for another name, and for what it does not have."""
-    if name == "slurm":
-        return Slurm(partition, options)
-    if name != "ssh":
-        raise InputError(f"--engine {name}: no such engine; choose slurm or ssh")
-    if partition is not None:
-        raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
-    return Ssh(options)
 
 
 def node_names(asked: str) -> tuple[str, ...]:
@@ -129,47 +88,54 @@ def _limited(worker: Any) -> Any:
 _LocalWorker, _SshWorker = _limited(ExecWorker), _limited(WorkerSsh)
 
 
-@dataclass
-class Ssh(Engine):
-    """options: further ones for ssh, for instance -F file -l user."""
+class Ssh:
+    """An engine: what starts a command on a node. name: as the command line has it. fanout: how many may run at a time."""
 
-    options: Sequence[str] = ()
-    name: str = "ssh"
-    fanout: int = 64
+    name, fanout = "ssh", 64
 
-    def __post_init__(self) -> None:
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        """options: further ones for ssh, for instance -F file -l user."""
+        self.options = options
         if shutil.which("ssh") is None:
             raise InputError("--engine ssh: ssh is not on PATH; install OpenSSH's client, or use --engine slurm")
 
-    def choose(self, asked: str) -> Chosen:
-        """As Engine. Only a connection shows whether a node is there, so none is left out."""
-        return Chosen(node_names(asked), {})
+    def choose(self, asked: str) -> Mapping[str, str]:
+        """By node of a set like node[1-3] why it cannot be used now, "" for one that can. Raises InputError for no set.
+
+        Only a connection shows whether a node is there.
+        """
+        return dict.fromkeys(node_names(asked), "")
 
     def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
-        """As Engine."""
+        """ClusterShell's worker for a command on one node, which calls the handler. limit: seconds it may take at most."""
         task = task_self()
         task.set_info("ssh_options", shlex.join(self.options))
         task.set_info("connect_timeout", _CONNECTS_WITHIN)
         return _SshWorker(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
 
+    def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
+        """What is known of these nodes now."""
+        return {node: Look() for node in nodes}
 
-@dataclass
-class Slurm(Engine):
-    """partition: None takes Slurm's default. options: further ones for srun, for instance --account=lab --gres=xpu:8."""
+    def cancel(self, nodes: Iterable[str]) -> None:
+        """End the commands on these nodes: those of ssh end with their connection."""
 
-    partition: str | None = None
-    options: Sequence[str] = ()
-    name: str = "slurm"
-    fanout: int = 4096
-    _prefix: str = field(default_factory=lambda: f"xpulab-{os.getpid()}-{secrets.token_hex(3)}.")
 
-    def __post_init__(self) -> None:
+class Slurm:
+    """An engine as Ssh, with a job for each node."""
+
+    name, fanout = "slurm", 4096
+
+    def __init__(self, partition: str | None = None, options: Sequence[str] = ()) -> None:
+        """partition: None takes Slurm's default. options: further ones for srun, for instance --account=lab --gres=xpu:8."""
+        self.partition, self.options = partition, options
+        self._prefix = f"xpulab-{os.getpid()}-{secrets.token_hex(3)}."
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
         if missing:
             raise InputError(f"--engine slurm: {', '.join(missing)} not on PATH; load Slurm's module, or use --engine ssh")
 
-    def choose(self, asked: str) -> Chosen:
-        """As Engine; ALL takes every node. Nodes that are drained or down are left out."""
+    def choose(self, asked: str) -> Mapping[str, str]:
+        """As Ssh; ALL takes every node. Those that are drained or down cannot be used."""
         known = self._states(self._in_partition)
         if not known:
             there = ", ".join(sorted({line.strip() for line in _lines(("sinfo", "--noheader", "--format=%R"))}))
@@ -180,14 +146,14 @@ class Slurm(Engine):
             raise InputError(
                 f"--nodes {asked}: Slurm has no node {', '.join(unknown)}{where}; it has {NodeSet.fromlist(known)}"
             )
-        usable = tuple(name for name in names if known[name].split(",")[0].rstrip("+") in _USABLE)
+        usable = {name for name in names if known[name].split(",")[0].rstrip("+") in _USABLE}
         if not usable:
             states = "; ".join(f"{name} {known[name]}" for name in names)
             raise InputError(f"--nodes {asked}: none of them can be used now: {states}; `sinfo -R` says why")
-        return Chosen(usable, {name: f"Slurm: {known[name]}" for name in names if name not in usable})
+        return {name: "" if name in usable else f"Slurm: {known[name]}" for name in names}
 
     def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
-        """As Engine. The job has the node for itself: what runs beside it would change its rates."""
+        """As Ssh. The job has the node for itself: what runs beside it would change its rates."""
         srun = ["srun", f"--job-name={self._prefix}{node}", f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--exclusive"]
         srun += ["--mem=0", "--cpu-bind=none", "--unbuffered", f"--time={int(limit // 60) + 1}"]
         words = [*_without_allocation(), *srun, *self._in_partition, *self.options, *command]
@@ -195,7 +161,7 @@ class Slurm(Engine):
         return _LocalWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
-        """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
+        """As Ssh. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
         names = tuple(nodes)
         try:
             states, waits = self._states(["--nodes", ",".join(names)]), self._waits()
@@ -204,7 +170,7 @@ class Slurm(Engine):
         return {name: Look(waits.get(name, ""), f"Slurm: {states.get(name, 'not shown')}") for name in names}
 
     def cancel(self, nodes: Iterable[str]) -> None:
-        """As Engine."""
+        """As Ssh."""
         for node in nodes:
             run_tool(("scancel", "--name", f"{self._prefix}{node}", "--user", str(os.getuid())), _ANSWERS_WITHIN)
 
@@ -226,6 +192,20 @@ class Slurm(Engine):
         lines = _lines(("squeue", "--noheader", "--user", str(os.getuid()), "--states=PD,CF", "--format=%j|%T|%r"))
         jobs = (line.split("|", 2) for line in lines if line.startswith(self._prefix))
         return {name.removeprefix(self._prefix): f"{state} ({reason})" for name, state, reason in jobs}
+
+
+Engine = Ssh | Slurm
+
+
+def engine_named(name: str, partition: str | None, options: Sequence[str]) -> Engine:
+    """The engine; options: further ones of srun or ssh. Raises InputError for another name, and for what it does not have."""
+    if name == "slurm":
+        return Slurm(partition, options)
+    if name != "ssh":
+        raise InputError(f"--engine {name}: no such engine; choose slurm or ssh")
+    if partition is not None:
+        raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
+    return Ssh(options)
 
 
 def _without_allocation() -> list[str]:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from xpulab.fleet.cluster.engines import Engine
 from xpulab.fleet.cluster.submit import CANCELLED, LEFT_OUT, WAITING, Answer, Limits, submit
 from xpulab.fleet.cluster.submit import SILENT as NO_MESSAGE
 from xpulab.fleet.cluster.task import DISK, DONE
-from xpulab.fleet.compare.comparison import Comparison
+from xpulab.fleet.compare.comparison import Comparison, write
 from xpulab.fleet.compare.machines import compare_machines
-from xpulab.fleet.compare.report import write
 from xpulab.fleet.runs import Run, Unreadable, read_each
 from xpulab.messages import N_, joined, labelled, one_line, padded, shown
+from xpulab.records.origin import date_of_now
 
 SCHEMA = 3
 RECORD = "fleet.json"
@@ -87,16 +86,17 @@ def run(
     Raises InputError when nothing can be started, and KeyboardInterrupt when Ctrl-C ended it, after what there is was written.
     """
     chosen = engine.choose(nodes)
+    used = [node for node, why in chosen.items() if not why]
     _prepare(folder)
     began, limits = time.monotonic(), Limits(minutes * 60)
     task = [*xpulab, "fleet", "task", "--limit", str(limits.run)]
-    commands = {node: [*task, "--node", node, "--", *arguments] for node in chosen.nodes}
+    commands = {node: [*task, "--node", node, "--", *arguments] for node in used}
 
     def show(node: str, state: str) -> None:
         say(one_line(f"[{time.monotonic() - began:6.1f} s] {node}: {shown(state)}"))
 
-    say(f"{engine.name}: {shown(N_('{nodes} nodes', nodes=len(chosen.nodes)))}: xpulab run {shlex.join(arguments)}")
-    left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
+    say(f"{engine.name}: {shown(N_('{nodes} nodes', nodes=len(used)))}: xpulab run {shlex.join(arguments)}")
+    left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.items() if why]
     for answer in left_out:
         show(answer.node, f"{answer.outcome}: {answer.sentence}")
     answers, interrupted = submit(commands, folder, limits, engine, show)
@@ -183,7 +183,7 @@ def to_json(summary: Summary, engine: str, seconds: float, interrupted: bool) ->
         "green": summary.is_green,
         "interrupted": interrupted,
         "engine": engine,
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "date": date_of_now(),
         "seconds": round(seconds, 1),
         "nodes": [
             {

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from xpulab.harness.report.result import Result
 from xpulab.messages import plain
+from xpulab.records.origin import seconds_of
 from xpulab.records.record import OUTCOMES, RED
 
 
@@ -33,7 +33,7 @@ def to_metrics(result: Result) -> str:
     verdict = [] if result.no_verdict else [(run, float(result.is_green))]
     gauge("xpulab_run_green", "1 when nothing is wrong, 0 when something is; absent without a verdict.", verdict)
     gauge("xpulab_run_partial", "1 when only some sections ran: no verdict on the machine.", [({}, result.is_partial)])
-    ended = datetime.fromisoformat(result.date).timestamp()
+    ended = seconds_of(result.date)
     gauge("xpulab_run_end_time_seconds", "When the run ended, in seconds since 1970.", [({}, ended)])
     gauge("xpulab_run_duration_seconds", "How long the run took.", [({}, result.seconds)])
     checks = [(verdict.name, record) for verdict in result.verdicts for record in verdict.records]

@@ -8,7 +8,7 @@ import jinja2
 
 import xpulab
 from xpulab.doctor.cards import format_card_count
-from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.harness.report.result import DEFECTS, PARTIAL, PREDICTIONS, Result
 from xpulab.messages import N_, joined, labelled, language, plain, shown
 from xpulab.records.format import format_machine, format_measured, format_value
 
@@ -24,6 +24,8 @@ def to_html(result: Result) -> str:
         html_language={"en": "en", "zh": "zh-Hans"}[language()],
         result=result,
         counted=_counted(result),
+        defects=DEFECTS,
+        predictions=PREDICTIONS,
         partial=PARTIAL,
         where=_where(result),
         cards=result.run_context.card_facts if result.run_context else (),

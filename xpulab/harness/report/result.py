@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,19 +161,13 @@ class Result:
         """Where it ran, as the first notebook recorded it that did."""
         return next((verdict.run_context for verdict in self.verdicts if verdict.run_context), None)
 
-    @property
-    def defects(self) -> tuple[Record, ...]:
-        """The checks that met a known software defect: they say something of the release, not of the machine."""
-        return tuple(record for verdict in self.verdicts for record in verdict.records if record.outcome in DEFECTS)
-
-    @property
-    def predictions(self) -> tuple[Record, ...]:
-        """The checks that met what is expected on this device from reading alone, and those that refuted it."""
-        return tuple(record for verdict in self.verdicts for record in verdict.records if record.outcome in PREDICTIONS)
+    def records(self, outcomes: Collection[str]) -> list[Record]:
+        """Those of all notebooks that have one of these outcomes."""
+        return [record for verdict in self.verdicts for record in verdict.records if record.outcome in outcomes]
 
     def count(self, outcome: str) -> int:
         """How many checks have this outcome."""
-        return sum(record.outcome == outcome for verdict in self.verdicts for record in verdict.records)
+        return len(self.records({outcome}))
 
     @property
     def green_notebooks(self) -> int:

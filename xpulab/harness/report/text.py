@@ -27,7 +27,7 @@ def format_result(result: Result) -> str:
         red = N_("RED: {verdict}; nothing ran, notebooks missing: {missing}", verdict=result.verdict, missing=missing)
         return f"{shown(red)}\n{shown(str(result.lost))}"
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
-    if result.predictions:
+    if result.records(PREDICTIONS):
         counts = {outcome: result.count(outcome) for outcome in PREDICTIONS}
         lines.append(
             shown(N_("expected on this device, never seen: {predicted} checks; {refuted} did not come true", **counts))
