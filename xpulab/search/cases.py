@@ -102,6 +102,10 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         ),
         **_of_nothing,
     }
+    of_argmax: Rules = {
+        "argmax and argmin refuse more than six axes": lambda operator, shape: operator in ("argmax", "argmin")
+        and len(shape) > 6
+    }
     few_rows: Rules = {
         "70,000 rows are short ones": lambda shape, positions: (
             positions is interesting.POSITIONS["70,000"] and math.prod(shape) > 64
@@ -118,7 +122,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ALL, {}),
         "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ALL, of_axes),
         "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _of_nothing),
-        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, _of_nothing),
+        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, {**_of_nothing, **of_argmax}),
         "numerics.casts": (
             cast_grid.CASTS,
             cast_grid.RUN,
