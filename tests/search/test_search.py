@@ -67,7 +67,8 @@ def test_a_case_becomes_a_program_that_needs_paddle_and_numpy_alone(grids, tmp_p
     np.savez(tmp_path / "case.npz", **program.arrays)
     (tmp_path / "case.py").write_text(program.source("case.npz", "a case", "cpu"))
     assert "xpulab" not in (tmp_path / "case.py").read_text()
-    ran = subprocess.run([sys.executable, "-I", "case.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-I", str(tmp_path / "case.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     errors = {line.partition(" largest")[0]: float(line.rpartition(" ")[2]) for line in ran.stdout.splitlines()}
     assert {"result", "gradient 1"} <= {*errors}, ran.stderr
     assert errors["result"] < 1

@@ -20,6 +20,7 @@ from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table, shows
 from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import Row
+from xpulab.reference.bounds import HALVES
 from xpulab.reference.operators import FUNCTIONS
 
 _More = Mapping[str, Mapping[str, Any]]
@@ -100,6 +101,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "Paddle 3.3.1 on the CPU takes 25 s for the gradient of the largest of 60,000 numbers": lambda operator, shape: (
             operator in ("max", "min") and math.prod(shape) > 4096
         ),
+        "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
         **_of_nothing,
     }
     of_argmax: Rules = {
@@ -109,9 +111,15 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
     few_rows: Rules = {
         "70,000 rows are short ones": lambda shape, positions: (
             positions is interesting.POSITIONS["70,000"] and math.prod(shape) > 64
-        )
+        ),
+        "sums of many numbers need more bits than types of 16 bits have": lambda dtype, positions: (
+            dtype in HALVES and positions in (interesting.POSITIONS["70,000"], interesting.POSITIONS["300 times each"])
+        ),
     }
     few_axes: Rules = {"Paddle slices at most six axes": lambda shape: len(shape) > 6}
+    of_moves: Rules = {
+        "tile takes at most seven axes, one of them new": lambda operator, shape: operator == "tile" and len(shape) > 6
+    }
     few_keys: Rules = {
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 81,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
@@ -147,12 +155,12 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "random.dropout": (layer_grids.dropout(types), layer_grids.RUN_DROPOUT, _SHAPE, {}),
         "indexing.get": (index_grids.reading(), index_grids.RUN, _SHAPE, few_axes),
         "indexing.set": (index_grids.writing(device), index_grids.RUN, _SHAPE, few_axes),
-        "indexing.moves": (moving_grid.moves(), moving_grid.RUN, _SHAPE, {}),
+        "indexing.moves": (moving_grid.moves(), moving_grid.RUN, _SHAPE, of_moves),
         "indexing.selections": (
             moving_grid.selections(),
             moving_grid.RUN,
             {**_SHAPE, "positions": interesting.POSITIONS},
             few_rows,
         ),
-        "indexing.writes": (writing_grid.writes(device, types), writing_grid.RUN, _SHAPE, {}),
+        "indexing.writes": (writing_grid.writes(device, types), writing_grid.RUN, _SHAPE, few_axes),
     }

@@ -24,11 +24,13 @@ from xpulab.operators.recorder import replaced_operators
 _HEAD = """\
 # {title}
 # The results in units of their bounds: above 1 is wrong. Needs paddle and numpy, and {arrays} beside this file.
+from pathlib import Path
+
 import numpy
 import paddle
 
 paddle.set_device("{place}")
-given = numpy.load("{arrays}")
+given = numpy.load(Path(__file__).with_name("{arrays}"))
 
 
 def tensor(name, dtype):
