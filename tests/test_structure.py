@@ -27,7 +27,7 @@ LAYERS = (
     {"ranks"},
     {"chapters"},
     {"release"},
-    {"harness", "operators", "align"},
+    {"harness", "operators", "align", "search"},
     {"faults", "soak"},
     {"fleet"},
     {"cli", "__main__"},

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
@@ -83,7 +83,7 @@ class Grid:
         self,
         axes: Mapping[str, Sequence[Any] | Mapping[str, Any]],
         rules: Mapping[str, Rule] | None = None,
-        uninformative: Mapping[str, Sequence[str]] | None = None,
+        uninformative: Mapping[str, Collection[str]] | None = None,
         each: str = "",
     ) -> None:
         self.axes = {axis: _labelled(axis, values) for axis, values in axes.items()}
@@ -115,6 +115,23 @@ class Grid:
         of_axes = [[label for label in labels if label in self.axes[axis]] for axis, labels in wanted.items()]
         every = (dict(zip(wanted, labels, strict=True)) for labels in product(*of_axes))
         return next((self.case(seed, **labels) for labels in every if not self._excluded(self._whole(labels))), None)
+
+    def wider(self, values: Mapping[str, Mapping[str, Any]], rules: Mapping[str, Rule]) -> Grid:
+        """The same grid with more values, by axis and label, also of axes that it does not have, and more rules."""
+        axes = {axis: {**self.axes.get(axis, {}), **values.get(axis, {})} for axis in {**self.axes, **values}}
+        return Grid(axes, {**self.rules, **rules}, self._uninformative, self.each if self._is_of_each else "")
+
+    def any_case(self, rng: np.random.Generator, names: Sequence[str], seed: int) -> Case | None:
+        """A random case whose value of the axis `each` is one of these; None when the rules excluded each that was drawn.
+
+        Half of the axes have their default, so that a case has few particular values at once.
+        """
+        for _ in range(_TRIED):
+            labels = {axis: str(rng.choice(list(values))) for axis, values in self.axes.items() if rng.random() < 0.5}
+            whole = self._whole(labels | {self.each: str(rng.choice(names))})
+            if not self._excluded(whole):
+                return self._case(whole, seed)
+        return None
 
     def _whole(self, labels: Mapping[str, str]) -> dict[str, str]:
         return {axis: labels.get(axis, next(iter(values))) for axis, values in self.axes.items()}

@@ -19,6 +19,7 @@ with ending(Exception):  # what cannot be imported is no verdict either
     from xpulab.cli import model as model
     from xpulab.cli import align as align
     from xpulab.cli import shapes as shapes
+    from xpulab.cli import search as search
     from xpulab.cli import report as report
     from xpulab.cli import selftest as selftest
     from xpulab.cli import baseline as baseline

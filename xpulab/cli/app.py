@@ -74,7 +74,7 @@ _JUDGE = ("run", "gate", "doctor", "host", "bundle", "judge", "compare", "fleet"
 _GROUPS = {
     "To judge machines": _JUDGE,
     "To learn": ("lab", "exercise", "model"),
-    "To train, and to work on xpulab": ("align", "shapes", "report", "selftest", "baseline"),
+    "To train, and to work on xpulab": ("align", "shapes", "search", "report", "selftest", "baseline"),
 }
 HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}
 """By name of a command the heading under which `xpulab --help` shows it."""

@@ -139,7 +139,10 @@ PAIRS = {
         lambda x, y: (y * sigmoid(x) * (1 + x * sigmoid(-x)), x * sigmoid(x)),
         "swiglu",
         takes="floats",
-        terms=lambda x, y: (np.abs(y) * sigmoid(x) * (1 + np.abs(x) * sigmoid(-x)), np.abs(x) * sigmoid(x)),
+        terms=lambda x, y: (  # exp(-x) is uncertain by x, and 1 - sigmoid(x) by the last bit of 1
+            np.abs(y) * sigmoid(x) * ((1 + np.abs(x) * sigmoid(-x)) ** 2 + np.minimum(np.abs(x), 8)),
+            np.abs(x) * sigmoid(x) * (1 + np.abs(x) * sigmoid(-x)),
+        ),
         is_broadcast=False,
     ),
 }

@@ -15,7 +15,7 @@ import paddle
 from ml_dtypes import bfloat16
 
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import EMPTY
+from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS
 from xpulab.checks.compared import Compared, numbers
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS
@@ -67,7 +67,7 @@ def _measure(case: Case) -> Compared:
     """Cast on the device in use; of two floating types also the gradient."""
     (source, target), rng = case.way, case.rng()
     drawn = _held_by_both(case.values(rng, case.shape), source, target)
-    tensor = paddle.to_tensor(_coded(drawn, source))
+    tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # xpulab search has layouts
     has_gradient = source in BITS and target in BITS
     tensor.stop_gradient = not has_gradient
     result = tensor.cast(target)

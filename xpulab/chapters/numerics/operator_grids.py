@@ -183,7 +183,8 @@ def _measure_arithmetic(case: Case) -> Compared:
 
     def value(x: np.ndarray, y: np.ndarray) -> Right:
         right = np.asarray(pair.value(x, y), "float64")
-        return right, np.abs(right) + (np.abs(x) + np.abs(y) if pair.slopes is None else 0 * right)
+        inner = np.abs(x * pair.terms(x, y)[0]) if pair.terms else 0 * right  # of a function of x within it
+        return right, np.abs(right) + (np.abs(x) + np.abs(y) if pair.slopes is None else inner)
 
     def slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[Right]:
         assert pair.slopes is not None

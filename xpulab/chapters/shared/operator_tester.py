@@ -76,6 +76,12 @@ class Layout:
         """A tensor of this type with these elements."""
         return self.of(self.memory(array, dtype))
 
+    def tensor_of(self, array: np.ndarray) -> paddle.Tensor:
+        """A tensor of the array's own type with these elements; no kernel converts them."""
+        whole = np.ones(self.whole(array.shape), array.dtype)
+        self.view(whole)[...] = array
+        return self.of(paddle.to_tensor(whole))
+
     def places(self, shape: Shape) -> np.ndarray:
         """The place in the memory of each element of a tensor of this shape."""
         whole = self.whole(shape)

@@ -1,0 +1,155 @@
+"""Sizes, layouts, values and positions at which kernels go wrong, once for all grids of operators.
+
+    wide = grid.wider({"shape": interesting.SHAPES, "layout": interesting.LAYOUTS}, interesting.RULES)
+
+The grids of chapters 17 and 18 have few plain values on each axis, so that every pair of them is in some case. Here is what
+lies around the borders of kernels: blocks, vectors, counters, caches, and numbers that cancel, are equal, or alone.
+`xpulab search` draws from both. A grid's own rules say what cannot go together, here as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from xpulab.chapters.shared.operator_tester import LAYOUTS as OWN_LAYOUTS
+from xpulab.chapters.shared.operator_tester import Layout, Rules, Shape
+
+AROUND = (1, 2, 3, 8, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1023, 1024, 1025, 4097)
+"""Lengths of an axis around those of blocks, and some that are divisible by three."""
+
+MOST = 1 << 17
+"""So many elements, or products of two, a case has at most."""
+
+_SEED = 17
+
+
+def _shapes() -> dict[str, Shape]:
+    """Of each length a single axis, the last and the first of two, the middle of three; then what is particular."""
+    rng = np.random.default_rng(_SEED)
+    others = [(int(first), int(last)) for first, last in rng.choice((1, 2, 3, 5, 7, 12), (len(AROUND), 2))]
+    around = [
+        shape
+        for size, (first, last) in zip(AROUND, others, strict=True)
+        for shape in ((size,), (first, size), (size, last), (first, size, last))
+    ]
+    pairs = [(int(rows), int(columns)) for rows, columns in product(AROUND, AROUND) if rows > 1 and rows * columns <= MOST]
+    some = [pairs[place] for place in rng.permutation(len(pairs))[: 2 * len(AROUND)]]
+    particular = [(0,), (3, 0, 2), (1, 1, 1), (2, 1, 3, 1), (2, 3, 1, 2, 2), (2, 1, 2, 3, 1, 2), (2, 1, 3, 1, 2, 1, 2)]
+    counted = [(65_537,), (2, 65_536), (65_537, 1), (300, 7, 31)]
+    return {str(shape): shape for shape in (*around, *some, *particular, *counted)}
+
+
+SHAPES = _shapes()
+"""By name: one axis to seven, lengths of 0 and 1, more than 65,535 elements."""
+
+
+def _sizes() -> dict[str, Shape]:
+    """Rows, summed terms and columns of products: each length at each of the three places, beside two drawn ones."""
+    rng = np.random.default_rng(_SEED)
+    found = {}
+    for size, place in product(AROUND, range(3)):
+        others = [int(each) for each in rng.choice([each for each in AROUND if each * each * size <= 64 * MOST or each < 9], 2)]
+        sizes = (*others[:place], size, *others[place:])
+        found[" x ".join(map(str, sizes))] = sizes
+    return found
+
+
+SIZES = _sizes()
+"""By name m, k and n of products."""
+
+
+def _lengths_of_both() -> dict[str, tuple[int, int]]:
+    """Queries and keys of attention, equal and unequal, from one to a few blocks."""
+    lengths = [size for size in AROUND if size <= 257]
+    rng = np.random.default_rng(_SEED)
+    pairs = {(size, size) for size in lengths} | {(1, size) for size in lengths} | {(size, 1) for size in lengths[:9]}
+    pairs |= {(int(queries), int(keys)) for queries, keys in rng.choice(lengths, (32, 2))}
+    return {f"{queries} x {keys}": (queries, keys) for queries, keys in sorted(pairs)}
+
+
+LENGTHS = _lengths_of_both()
+"""By name how many queries and keys."""
+
+
+def _middle(whole: Any) -> Any:
+    """The first two axes exchanged, where there are two."""
+    return whole.transpose([1, 0, *range(2, whole.ndim)]) if whole.ndim > 1 else whole
+
+
+LAYOUTS = {
+    "two axes exchanged": Layout(lambda shape: (shape[1], shape[0], *shape[2:]) if len(shape) > 1 else shape, _middle),
+    "every third column": Layout(lambda shape: (*shape[:-1], 3 * shape[-1]), lambda whole: whole[..., 1::3]),
+    "columns from the third": Layout(lambda shape: (*shape[:-1], shape[-1] + 3), lambda whole: whole[..., 3:]),
+    "columns of other rows": Layout(
+        lambda shape: (2 * shape[0], *shape[1:-1], shape[-1] + 1) if len(shape) > 1 else (2 * shape[0],),
+        lambda whole: whole[1::2, ..., 1:] if whole.ndim > 1 else whole[1::2],
+    ),
+}
+"""By name views whose first element is not aligned, or whose steps are not those of a transposed matrix."""
+
+Values = Callable[[np.random.Generator, Shape], np.ndarray]
+
+
+def _equal(times: int) -> Values:
+    """Numbers between 1 and 3 that each occur so many times, in any order."""
+
+    def values(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        number = int(np.prod(shape))
+        return (1 + 2 * (rng.permutation(number) // times * times) / max(1, number)).reshape(shape)
+
+    return values
+
+
+def _one_differs(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    values = np.full(shape, 0.5)
+    if values.size:
+        values.flat[rng.integers(values.size)] = 3.0
+    return values
+
+
+def _cancelling(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Alternating signs of nearly the same number."""
+    return (1 + rng.integers(0, 8, shape) / 256) * (1 - 2 * (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2))
+
+
+def _signed_zeros(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Zeros of both signs, and a few other numbers."""
+    return np.where(rng.random(shape) < 0.75, rng.choice([0.0, -0.0], shape), rng.standard_normal(shape))
+
+
+VALUES: dict[str, Values] = {
+    "all equal": lambda rng, shape: np.full(shape, 1.25),
+    "equal twice": _equal(2),
+    "equal three times": _equal(3),
+    "equal 300 times": _equal(300),
+    "one differs": _one_differs,
+    "cancelling": _cancelling,
+    "zeros of both signs": _signed_zeros,
+    "powers of two": lambda rng, shape: rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-12, 6, shape),
+    "sparse": lambda rng, shape: np.where(rng.random(shape) < 0.02, rng.standard_normal(shape), 0.0),
+}
+"""By name values of a shape."""
+
+POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "descending": lambda rng, size: np.arange(size)[::-1].copy(),
+    "all the same": lambda rng, size: np.full(33, rng.integers(0, size)),
+    "the first and the last": lambda rng, size: np.array([0, size - 1, 0]),
+    "every one, shuffled": lambda rng, size: rng.permutation(size),
+    "300 times each": lambda rng, size: np.repeat(rng.permutation(size)[:2], 300),
+    "70,000": lambda rng, size: rng.integers(0, size, 70_000 if size < 65 else 3),
+}
+"""By name positions of an axis of this size."""
+
+WITH_ZEROS = (VALUES["zeros of both signs"], VALUES["sparse"])
+
+RULES: Rules = {
+    "Paddle slices at most six axes": lambda shape, layout: len(shape) > 6 and layout is not OWN_LAYOUTS["contiguous"],
+}
+"""What cannot go together, of grids that have these axes."""
+
+CLASSES = {str(size): size for size in AROUND if size > 1}
+"""Of cross entropy."""

@@ -1,0 +1,146 @@
+"""The command `xpulab search`: random cases in a process that may die, and a file of what was wrong, which is tried first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xpulab import sim
+from xpulab.child import Child, python_module
+from xpulab.devices import SIMULATED
+from xpulab.errors import InputError
+from xpulab.files import replace_text
+from xpulab.messages import N_
+
+FOUND = "found.jsonl"
+"""The file of a search's folder with the cases that were wrong."""
+
+MARK = "xpulab.search "
+"""What a line of worker.py begins with; Paddle and its libraries may print others."""
+
+LIMIT = 60.0
+"""Seconds that one case may take; the first also imports Paddle."""
+
+
+@dataclass
+class Search:
+    """What is asked for, and what was found so far.
+
+    device, operators: where, and a pattern for which. seed: of the first process. seconds: how long. folder: of FOUND and the
+    programs. outcomes: how often a case was passed, known, skipped or found. found: the entries of FOUND, one for each case.
+    """
+
+    device: str
+    operators: str
+    seed: int
+    seconds: float
+    folder: Path
+    outcomes: Counter[str] = field(default_factory=Counter)
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+
+def search(asked: Search, say: Callable[[str], None]) -> None:
+    """Try what an earlier search found, then random cases until the time is over; each new finding is said and kept at once.
+
+    Raises InputError when the folder cannot be written, and when the process of the cases does not begin.
+    """
+    try:
+        asked.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        text = N_("{path}: cannot be made: {why}; choose another folder with --out", path=asked.folder, why=error.strerror)
+        raise InputError(text) from error
+    asked.found = again = _kept(asked.folder / FOUND)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **(sim.environment(1) if asked.device == SIMULATED else {})}
+    end, seed = time.monotonic() + asked.seconds, asked.seed
+    while time.monotonic() < end:
+        trying, why = _process(asked, again, seed, environment, end, say)
+        again, seed = [], seed + 1
+        if why and trying is None:
+            raise InputError(N_("the process of the search ended before its first case: {why}", why=why))
+        if why and trying:
+            _keep(asked, {**trying, "what": why}, say)
+
+
+def _process(
+    asked: Search, again: list[dict[str, Any]], seed: int, environment: dict[str, str], end: float, say: Callable[[str], None]
+) -> tuple[dict[str, Any] | None, str]:
+    """Run one process until it ends or the time is over: the case that it tried last, and how it ended, "" for the time."""
+    job = {"device": asked.device, "operators": asked.operators, "seed": seed, "again": again, "folder": str(asked.folder)}
+    trying, last, printed = None, time.monotonic(), ""
+    command = python_module("xpulab.search.worker", json.dumps(job))
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as child:
+        for line in child.lines():
+            now = time.monotonic()
+            if now >= end:
+                return trying, ""
+            if line is None:
+                if now - last > LIMIT:
+                    return trying, N_("it took more than {limit} s", limit=f"{LIMIT:g}")
+                continue
+            text, last = line.decode(errors="replace"), now
+            if not text.startswith(MARK):
+                printed = text.strip() or printed
+                continue
+            facts = json.loads(text.removeprefix(MARK))
+            trying = facts.get("trying", trying)
+            if "outcome" in facts:
+                asked.outcomes[facts["outcome"]] += 1
+            elif "found" in facts:
+                _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
+            elif "right" in facts:
+                _drop(asked, facts["right"], say)
+        status = child.wait(LIMIT)
+    return trying, N_("its process ended with status {status}: {printed}", status=status, printed=printed)
+
+
+def _kept(path: Path) -> list[dict[str, Any]]:
+    """What earlier searches found. Raises InputError for a line that is none of ours."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else [], start=1):
+        try:
+            entry = json.loads(line)
+            found.append(
+                {name: entry[name] for name in ("check", "labels", "seed", "what")} | {"program": entry.get("program")}
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            text = N_(
+                "{path} line {line}: no case of a search; remove the line, or choose another --out", path=path, line=number
+            )
+            raise InputError(text) from error
+    return found
+
+
+def _keep(asked: Search, entry: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Say and keep what was found; what was found before is one entry."""
+    asked.found = [each for each in asked.found if _identity(each) != _identity(entry)] + [entry]
+    _write(asked)
+    repeat = N_("; to repeat it: python {program}", program=entry["program"]) if entry.get("program") else ""
+    say(N_("WRONG {case}: {what}{repeat}", case=format_case(entry), what=entry["what"], repeat=repeat))
+
+
+def _drop(asked: Search, case: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Take a case off the list that is right now."""
+    asked.found = [each for each in asked.found if _identity(each) != _identity(case)]
+    _write(asked)
+    say(N_("not wrong any more: {case}", case=format_case(case)))
+
+
+def _write(asked: Search) -> None:
+    replace_text(asked.folder / FOUND, "".join(json.dumps(each) + "\n" for each in asked.found))
+
+
+def _identity(case: dict[str, Any]) -> tuple[Any, ...]:
+    return case["check"], case["labels"], case["seed"]
+
+
+def format_case(entry: dict[str, Any]) -> str:
+    """A case in one line."""
+    labels = ", ".join(f"{axis} {label}" for axis, label in entry["labels"].items())
+    return f"{entry['check']}: {labels or 'default'} (seed {entry['seed']})"
