@@ -306,7 +306,9 @@ def version_of(python):
     """The version of a Python ("3.11.7"), or None when it does not run: pyenv puts scripts on PATH that fail."""
     if not python.exists():
         return None
-    return output_of([str(python), "-I", "-S", "-c", "import sys; print('{}.{}.{}'.format(*sys.version_info))"])
+    printed = output_of([str(python), "-I", "-S", "-c", "import sys; print('{}.{}.{}'.format(*sys.version_info))"])
+    last = (printed or "").rpartition("\n")[2]  # a wrapper of a site may print a banner first
+    return last if re.fullmatch(r"\d+\.\d+\.\d+", last) else None
 
 
 def output_of(command):

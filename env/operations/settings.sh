@@ -18,7 +18,7 @@ refuse() { # REASON: nothing is run here, and no verdict is known
     jsonschema jsonschema_specifications markdown_it mdurl packaging pydantic pydantic_core pygments referencing rich rpds shellingham \
     typer typing_inspection uri_template webcolors yaml)}"
 everybody='-perm -002 ! ( -type d -perm -1000 )' # in a sticky folder nobody renames what others own
-others="! -uid 0 -o $everybody -o -perm -020 ! -gid 0 ! ( -type d -perm -1000 )"
+others="! -uid 0 -o $everybody -o -perm -020 ! ( -type d -perm -1000 )" # an access list of another user shows as the group's rights
 
 find_first() { # PATH ... TESTS: $found is the first file that fits them, or nothing. A disk that hangs is said.
     found=
@@ -77,9 +77,10 @@ if [ -n "${XPULAB_SETTINGS:-}" ] || [ -e /etc/xpulab.conf ] || [ -L /etc/xpulab.
         elif [ -n "$unknown" ]; then
             refuse "$XPULAB_SETTINGS sets $unknown, which nothing reads: $here/settings.sh lists the settings"
         else
+            set -a # also for what xpulab itself reads
             # shellcheck source=/dev/null
             . "$XPULAB_SETTINGS"
-            set +eu
+            set +aeu
         fi
     fi
 fi
@@ -115,12 +116,15 @@ done
 case $XPULAB_MAX_AGE in *[!0-9.]* | *.*.* | .) refuse "XPULAB_MAX_AGE=$XPULAB_MAX_AGE is no number of hours" ;; esac
 
 # answer_within SECONDS ARGS: the standard output of xpulab ARGS; a driver may hang. The file, and not python -m: that would import what
-# the current folder has.
+# the current folder has. The cards of a job, which Slurm names to its prolog and epilog, are not all that the node has.
 answer_within() {
     seconds=$1
     shift
     set -- timeout -k 1 "$seconds" "$XPULAB_PYTHON" "$XPULAB_HOME/xpulab/start.py" xpulab "$@"
-    (cd "$XPULAB_HOME" && XPULAB_LANG=en "$@") 2>/dev/null
+    (
+        unset CUDA_VISIBLE_DEVICES XPU_VISIBLE_DEVICES XPULINK_VISIBLE_DEVICES CXPU_VISIBLE_DEVICES
+        cd "$XPULAB_HOME" && XPULAB_LANG=en "$@"
+    ) 2>/dev/null
 }
 
 # Prints one line. Returns 1: something is wrong with this host, and the line is a drain reason; else 0.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import zipfile
+from collections import Counter
 
 import pytest
+
+from xpulab.fleet.redact import Redactor
 
 pytestmark = pytest.mark.integration
 
@@ -49,6 +52,8 @@ LINES = {  # each with one secret, which holds the word planted
     "mysql": "!mysql -uroot -pplanted db",
     "refused": f"Incorrect API key provided: planted{HEX}",
     "nvidia": f"nvapi-planted{HEX}",
+    "s3a": "s3a://AKIAABCDEFGHIJKLMNOP:planted@bucket/x",
+    "curl": "curl -u AKIAABCDEFGHIJKLMNOP:planted https://example.com",
 }
 USEFUL = (
     "token ids: [101, 2009]; key_proj 0.25, k_proj: Linear(64, 64); loss 3.25 to 0.0115 nats over 100 steps",
@@ -138,3 +143,11 @@ def test_wherever_a_secret_is_cut_into_lines_and_pieces_it_is_not_in_the_bundle(
     shown = "".join(json.loads(redacted)["cells"][0]["outputs"][0]["text"])
     assert removed and "planted" not in shown and "environment" not in shown
     assert shown.startswith("before\n") and shown.endswith("\nend")
+
+
+@pytest.mark.parametrize("user", ["hang", "merge", "smoke", "green", "level"])
+def test_a_user_or_a_setting_with_a_word_of_ours_leaves_a_result_as_it_is(user):
+    """Names of fields and of checks are ours: without them a bundle could not be read."""
+    result = {"level": "smoke", "device": "cpu", "green": True, "checks": [{"name": "hang.slow"}, {"name": "lora.merge"}]}
+    text = json.dumps(result, indent=1) + "\n"
+    assert Redactor.of({"USER": user, "AUTH_MODE": "device"}).redact_file("result.json", text) == (text, Counter())

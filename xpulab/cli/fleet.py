@@ -60,7 +60,7 @@ def run(
     through = engine_named(engine, partition, _words("--engine-options", options))
     on_nodes = python_module("xpulab") if xpulab is None else _words("--xpulab", xpulab)
     summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), print)
-    raise typer.Exit(0 if summary.is_green else 1)
+    raise typer.Exit(0 if summary.is_green else 1 if summary.is_verdict else 2)
 
 
 @command(fleet, hidden=True)

@@ -38,7 +38,10 @@ OPEN_FILES = 4096
 DISK_LEAST, DISK_SHARE = 10 * GIB, 0.05
 """Free bytes of the folder of checkpoints, and their share."""
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
-DAEMONS = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p", "nvidia-smi", "dcgmi", "xpu-smi", "xpu_smi")
+DAEMONS = (
+    *("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvidia-device-p", "nvidia-cuda-mps"),
+    *("nvidia-smi", "dcgmi", "xpu-smi", "xpu_smi"),
+)
 """Names, of which Linux keeps 15 characters, of the vendors' services and tools: they hold every card and use nothing of it."""
 PASSING_SECONDS = 2.0
 """A process that no longer holds a card after this time was passing: it asked for a state, or was about to end."""

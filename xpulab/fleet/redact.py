@@ -20,6 +20,8 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from xpulab.records.record import LEVELS, OUTCOMES
+
 SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|sshpass|credential|(?:api|access|private)_?key|auth|cookie|webhook|licen[cs]e|connection_?str"
     r"|(?:^|_)(?:pass|key|dsn|[as]k|pat|jwt|sas)(?:_|$)|_pwd",
@@ -42,6 +44,7 @@ ORDINARY = frozenset(
     (
         *("accept", "accepted", "always", "anonymous", "default", "disabled", "enabled"),
         *("localhost", "127.0.0.1", "optional", "required"),
+        *(*LEVELS, *OUTCOMES, "device", "green"),
     )
 )
 """Values that say nothing: one of such a variable stays; a user with such a name is removed from paths only."""
@@ -84,17 +87,6 @@ PATTERNS = {
         r"|PuTTY-User-Key-File-\d.*?(?:Private-MAC: *[0-9a-f]+|\Z)",
         re.DOTALL,
     ),
-    "token": re.compile(
-        r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w.-]{20,}"
-        r"|A(?:KIA|SIA)[0-9A-Z]{16}|(?:bce-v3/)?ALTAK[A-Za-z0-9-]{16,}(?:/[A-Za-z0-9]+)?|LTAI[A-Za-z0-9]{12,}|STS\.[A-Za-z0-9]{16,}"
-        r"|AKID[A-Za-z0-9]{13,}|AKLT[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|\w{3}8Q~[\w.~-]{30,}"
-        r"|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,}|dckr_[op]at_[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{20,}|whsec_[\w+/=]{20,}"
-        r"|sk-[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|wandb_v1_\w{20,}|KGAT_\w{20,}|ms-[0-9a-f]{8}-[0-9a-f-]{27}"
-        r"|hv[sbr]\.[\w-]{20,}|dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{40,}|gl(?:sa|c)_[\w=]{20,}|AT[AC]TT3[\w=-]{20,}"
-        r"|nvapi-[\w-]{20,}|r8_\w{30,}|pplx-\w{30,}|tgp_v1_[\w-]{30,}|pcsk_\w{30,}|tskey-[\w-]{20,}|sntrys_[\w=-]{20,}|CCIPAT_\w{20,}"
-        r"|\w{14}\.atlasv1\.[\w-]{40,}|NRAK-[A-Z0-9]{20,}|ATBB\w{28,}"
-        r"|AGE-SECRET-KEY-1[0-9A-Z]{50,}|x(?:ox[abeprs]|app)-[\w-]{10,})|(?<![\w-])(?:SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
-    ),
     "webhook": re.compile(
         r"(?P<kept>hooks\.slack(?:-gov)?\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/|/bot/v2/hook/"
         r"|api\.telegram\.org/bot)(?!<removed)[^\s\"'\\<>&]+"
@@ -117,8 +109,19 @@ PATTERNS = {
         r"|\bmysql(?:dump|admin)? [^\n]{0,200}?-p(?=\S)|\bredis-cli [^\n]{0,200}?-a +"
         r"|\bidentified +by +[\"'])(?![-<])[^\s\"'\\]+"
     ),
+    "token": re.compile(
+        r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent)-[\w.-]{20,}"
+        r"|A(?:KIA|SIA)[0-9A-Z]{16}|(?:bce-v3/)?ALTAK[A-Za-z0-9-]{16,}(?:/[A-Za-z0-9]+)?|LTAI[A-Za-z0-9]{12,}|STS\.[A-Za-z0-9]{16,}"
+        r"|AKID[A-Za-z0-9]{13,}|AKLT[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|\w{3}8Q~[\w.~-]{30,}"
+        r"|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,}|dckr_[op]at_[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{20,}|whsec_[\w+/=]{20,}"
+        r"|sk-[A-Za-z0-9_-]{20,}|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|wandb_v1_\w{20,}|KGAT_\w{20,}|ms-[0-9a-f]{8}-[0-9a-f-]{27}"
+        r"|hv[sbr]\.[\w-]{20,}|dapi[0-9a-f]{32}|do[opr]_v1_[0-9a-f]{40,}|gl(?:sa|c)_[\w=]{20,}|AT[AC]TT3[\w=-]{20,}"
+        r"|nvapi-[\w-]{20,}|r8_\w{30,}|pplx-\w{30,}|tgp_v1_[\w-]{30,}|pcsk_\w{30,}|tskey-[\w-]{20,}|sntrys_[\w=-]{20,}|CCIPAT_\w{20,}"
+        r"|\w{14}\.atlasv1\.[\w-]{40,}|NRAK-[A-Z0-9]{20,}|ATBB\w{28,}"
+        r"|AGE-SECRET-KEY-1[0-9A-Z]{50,}|x(?:ox[abeprs]|app)-[\w-]{10,})|(?<![\w-])(?:SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+    ),
     "table": re.compile(
-        rf"(?P<kept>(?<![a-z])(?:[A-Z0-9]+_)*(?:TOKEN|SECRET|PASSWORD|PASSWD|(?<=_)KEY){_BESIDE}){_KEY_LIKE}(?!<removed)[\w+/=.-]+"
+        rf"(?P<kept>(?<![A-Za-z0-9_])(?:[A-Z0-9]+_)*(?:TOKEN|SECRET|PASSWORD|PASSWD|(?<=_)KEY){_BESIDE}){_KEY_LIKE}(?!<removed)[\w+/=.-]+"
     ),
     "assignment": re.compile(
         rf"(?i)(?P<kept>(?:{_NAME}|(?-i:TOKEN)|{_AFTER_USER}pass(?=\W)){_IS}"
@@ -146,6 +149,7 @@ _JSON = (".json", ".jsonl", ".ipynb")
 _PICTURES = ("image/png", "image/jpeg")
 _COLOUR = re.compile(r"(?:\x1b|\\u001b)\[[0-9;]*m")
 """As a traceback in a notebook has it between the words of a line."""
+_PLAIN = re.compile(r"[a-z][a-z_]{0,40}")
 _BASE64 = re.compile(r"(?:iVBORw0KGgo|/9j/)[A-Za-z0-9+/=\s]*")
 _FIELD = re.compile(rf"(?i)(?:{_NAME}|{_TOKEN}|^(?:pass|auth|[as]k))$")
 """The name of a field of JSON whose value is a secret, as a whole."""
@@ -253,7 +257,9 @@ class Redactor:
         return text
 
     def _name(self, name: str, removed: Counter[str]) -> str:
-        """The name of a field, redacted: of a large file few are different."""
+        """The name of a field, redacted: of a large file few are different. A plain one is a name of ours, and no secret."""
+        if _PLAIN.fullmatch(name):
+            return name
         if name not in self._names:
             self._names[name] = self.redact(name)
         removed.update(self._names[name][1])
@@ -313,7 +319,7 @@ def _of_people(names: Collection[str]) -> str:
         return "(?!)"
     every = "|".join(map(re.escape, people))
     rare = "|".join(re.escape(name) for name in people if len(name) >= SHORTEST_WORD and name not in ORDINARY)
-    anywhere = rf"|(?<![A-Za-z0-9_])(?:{rare})(?![A-Za-z0-9_])" if rare else ""
+    anywhere = rf"|(?<![\w.])(?:{rare})(?!\w|\.\w)" if rare else ""  # and not in "hang.slow", the name of a check
     return rf"(?<=/)(?:{every})(?![\w.-])|(?<![\w.-])(?:{every})(?=@)|(?<=[Uu]ser[=: ])(?:{every})\b{anywhere}"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 
 import pytest
 
 from tests.env.operations.conftest import DRAIN_REASON, OPERATIONS
+from xpulab.doctor.meant import VISIBILITY_VARIABLES
 
 NOBODY = 65534
 
@@ -86,6 +88,22 @@ def test_every_setting_and_what_xpulab_reads_can_stand_in_the_file(site, recipe)
     with (site.folder / "xpulab.conf").open("a") as conf:
         conf.write("\n".join(["# XPULAB_DRYRUN=1", *lines, ""]))
     assert len(named) > 10 and recipe("slurm/prolog.sh")[0] == 1
+
+
+def test_what_xpulab_reads_reaches_it_and_the_cards_of_a_job_do_not(site, recipe):
+    """Slurm names the cards of a job to its prolog: a node whose jobs have one card each has all of them."""
+    site.set(XPULAB_EXPECT="1", XPULAB_BASELINES="/site/baselines")
+    site.tool("python3", f'env >>{site.folder}/seen; exec {sys.executable} "$@"')
+    recipe("slurm/prolog.sh", **{name: "0" for names in VISIBILITY_VARIABLES.values() for name in names})
+    seen = (site.folder / "seen").read_text()
+    assert "\nXPULAB_BASELINES=/site/baselines\n" in seen and "VISIBLE" not in seen
+
+
+def test_root_reads_no_settings_that_a_group_or_an_access_list_can_change(site, recipe):
+    site.set()
+    (site.folder / "xpulab.conf").chmod(0o664)
+    assert [recipe(f"slurm/{path}.sh")[0] for path in ("prolog", "health_check")] == [0, 0]
+    assert site.asked[0].startswith("Comment=xpulab: unknown, root runs nothing")
 
 
 def test_a_disk_that_hangs_is_said_in_time_and_the_job_starts(site, recipe):

@@ -70,6 +70,11 @@ class Summary:
         statuses = {node.status for node in self.nodes}
         return GREEN in statuses and statuses <= {GREEN, LEFT_OUT}
 
+    @property
+    def is_verdict(self) -> bool:
+        """Whether at least one node was judged."""
+        return any(node.status in (GREEN, RED, OUTLIER) for node in self.nodes)
+
 
 def run(
     engine: Engine,
