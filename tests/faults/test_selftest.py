@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.chapters.shared.fault import Fault, in_every_rank
+from xpulab.devices import STANDS_FOR
 from xpulab.faults import CATALOGUE, selftest
 
 pytestmark = pytest.mark.integration
@@ -139,6 +140,7 @@ def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
 def test_faults_of_which_none_can_be_tried_on_simulated_cards_are_refused(fault, monkeypatch):
     monkeypatch.setattr(selftest, "CATALOGUE", (replace(fault(), lanes=()),))
     monkeypatch.setattr("xpulab.cli.selftest.chosen.show_machine", lambda *given: None)
+    monkeypatch.setenv(STANDS_FOR, "gpu")  # the command runs in this process, which then is what it was
     done = command("--as", "xpu", "--fault", "demo")
     assert (done.exit_code, done.stdout) == (2, "") and "none of these faults" in done.stderr
 

@@ -247,8 +247,6 @@ def _repeated(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def content_of(path: Path) -> bytes:
     """The result.json in a folder, or that file, up to one byte too many. Raises InputError when it cannot be read."""
     file = _file(path)
-    if not _is_there(file) and file == path:
-        raise InputError(f"{file}: cannot be read: there is no such file; name the folder of `xpulab run --out`")
     if not _is_there(file):
         raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
     try:
