@@ -101,6 +101,7 @@ fi
 : "${XPULAB_CHECKPOINTS:=}"               # the folder of checkpoints, whose free space is part of that
 : "${XPULAB_DRY_RUN:=0}"                  # 1: say what would be drained or tainted, and do not
 : "${XPULAB_MOST_DRAINED:=10%}"           # no more nodes of the cluster are drained within an hour: a number, or a part as 10%
+: "${XPULAB_AMONG:=}"                    # the partition whose nodes count for a share; empty: all nodes of the cluster
 : "${XPULAB_HOLD_AFTER:=3}"               # a node that was drained so often within a week is not resumed
 
 case $XPULAB_VERDICTS in /*) ;; *) XPULAB_VERDICTS=$XPULAB_HOME/$XPULAB_VERDICTS ;; esac

@@ -14,7 +14,8 @@ say() { # TEXT: when it is another one than before
 }
 
 is_one_too_many() {
-    kubectl get nodes -o 'jsonpath={range .items[*]}{.metadata.name}{" "}{.metadata.annotations.xpulab/drained}{"\n"}{end}' |
+    kubectl get nodes --selector "${XPULAB_AMONG:-}" \
+        -o 'jsonpath={range .items[*]}{.metadata.name}{" "}{.metadata.annotations.xpulab/drained}{"\n"}{end}' |
         is_too_many "$NODE"
 }
 

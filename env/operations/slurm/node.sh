@@ -35,7 +35,7 @@ is_ours() { # whether xpulab drained this node, and may resume it
 }
 
 is_one_too_many() { # whether this node must not be drained beside the others
-    timeout 10 sinfo --noheader --Node --format '%N|%H|%E' |
+    timeout 10 sinfo --noheader --Node --format '%N|%H|%E' ${XPULAB_AMONG:+--partition "$XPULAB_AMONG"} |
         sed -n -e 's/^\([^|]*\)|\([^|]*\)|\[node_problem\] .*/\1 \2/p' -e 's/^\([^|]*\)|.*/\1/p' | is_too_many "$XPULAB_NODE"
 }
 

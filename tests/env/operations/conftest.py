@@ -67,7 +67,8 @@ class Site:
         (self.folder / "nodes").write_text(f"{nodes}\n")
         (self.folder / "node7").write_text(f"{state}|{reason}\n")
         (self.folder / "comment").write_text(f"   Comment={comment}\n" if comment else "")
-        self.tool("sinfo", f'case "$*" in *"--nodes node7"*) cat {self.folder}/node7 ;; *) cat {self.folder}/nodes ;; esac')
+        self.sinfo = f'case "$*" in *"--nodes node7"*) cat {self.folder}/node7 ;; *) cat {self.folder}/nodes ;; esac'
+        self.tool("sinfo", self.sinfo)
         self.tool(
             "scontrol",
             f'[ "$1" = show ] && exec cat {self.folder}/comment; shift 2; printf "%s\\n" "$@" >> {self.folder}/asked',

@@ -82,6 +82,15 @@ def test_no_more_than_so_many_nodes_are_drained_within_an_hour(site, recipe, pat
     assert is_drained or site.asked[0].startswith("Comment=xpulab: not drained, too many nodes were within an hour")
 
 
+def test_a_share_is_one_of_the_nodes_of_the_partition_that_the_site_names(site, recipe):
+    """Of 100 nodes ten have cards; one of these was drained already."""
+    site.put(red=True)
+    site.slurm(nodes=drained("node1", of=100))
+    site.tool("sinfo", f'case "$*" in *" --partition xpu") tail -n 10 {site.folder}/nodes; exit ;; esac; {site.sinfo}')
+    assert recipe("prolog.sh", XPULAB_AMONG="xpu") == (0, "") and "State=DRAIN" not in site.asked
+    assert recipe("prolog.sh")[0] == 1 and "State=DRAIN" in site.asked
+
+
 @pytest.mark.parametrize(
     ("rows", "is_too_many"),
     [
