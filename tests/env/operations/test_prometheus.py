@@ -101,7 +101,7 @@ def test_root_writes_with_the_rights_of_the_folders_owner_and_never_where_a_link
     textfiles, source, mine = site.folder / "textfiles", site.folder / "metrics.prom", site.folder / "root's"
     textfiles.mkdir()
     os.chown(textfiles, owner, owner)
-    for path in (site.folder, *list(site.folder.parents)[:2]):
+    for path in (site.folder, *list(site.folder.parents)[:-2]):
         path.chmod(0o755)
     for path in (source, mine):
         path.write_text(METRICS)
