@@ -56,6 +56,7 @@ def test_the_manifests_have_the_nodes_and_the_cards_of_most_nodes(init, tmp_path
     job, (measure,) = documents["Job"]["spec"], documents["Job"]["spec"]["template"]["spec"]["containers"]
     assert (job["completions"], job["parallelism"], measure["resources"]["limits"]["nvidia.com/gpu"]) == (2, 2, 8)
     assert {"name": "XPULAB_DEVICE", "value": "gpu"} in measure["env"] and "xpu-smi" not in str(documents)
+    assert "xpu=on" not in str(documents) and "nvidia.com/gpu.present=true" in str(documents)
     gate, taint = documents["DaemonSet"]["spec"]["template"]["spec"]["containers"]
     assert {"name": "XPULAB_CARDS", "value": "8"} in gate["env"] and {"name": "XPULAB_DEVICE", "value": "gpu"} in gate["env"]
     assert {"name": "XPULAB_DRY_RUN", "value": "1"} in taint["env"]

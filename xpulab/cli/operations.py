@@ -74,7 +74,7 @@ def _for_kubernetes(device: str, cards: int, nodes: int) -> dict[str, str]:
     changes |= {r"(kunlunxin.com/xpu): \d+": rf"\1: {cards}", r'(_DRY_RUN, value: )"0"': r'\1"1"'}
     if device == "gpu":
         changes |= {r".*\bxpu-smi\b.*\n": "", "kunlunxin.com/xpu": "nvidia.com/gpu", r"(_DEVICE, value:) xpu": r"\1 gpu"}
-        changes |= {'xpu: "on"': 'nvidia.com/gpu.present: "true"'}
+        changes |= {'xpu: "on"': 'nvidia.com/gpu.present: "true"', "xpu=on": "nvidia.com/gpu.present=true"}
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted((_RECIPES / "kubernetes").glob("*.yaml"))}
     for pattern, new in changes.items():
         texts = {name: re.sub(pattern, new, text) for name, text in texts.items()}
