@@ -79,7 +79,7 @@ def searched(device: str, pattern: str) -> list[Searched]:
     return found
 
 
-_of_nothing: Rules = {
+_OF_NOTHING: Rules = {
     "an axis without elements has a sum, and nothing else": lambda operator, shape, axis: (
         isinstance(axis, int) and bool(shape) and not shape[axis] and operator not in ("sum", "cumsum")
     )
@@ -102,7 +102,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
             operator in ("max", "min") and math.prod(shape) > 4096
         ),
         "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
-        **_of_nothing,
+        **_OF_NOTHING,
     }
     of_argmax: Rules = {
         "argmax and argmin refuse more than six axes": lambda operator, shape: operator in ("argmax", "argmin")
@@ -129,8 +129,8 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "numerics.functions": (operator_grids.functions(types), operator_grids.RUN_FUNCTIONS, _ALL, positive),
         "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ALL, {}),
         "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ALL, of_axes),
-        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _of_nothing),
-        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, {**_of_nothing, **of_argmax}),
+        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _OF_NOTHING),
+        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, {**_OF_NOTHING, **of_argmax}),
         "numerics.casts": (
             cast_grid.CASTS,
             cast_grid.RUN,

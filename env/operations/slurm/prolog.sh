@@ -1,6 +1,7 @@
 #!/bin/sh
 # Slurm's Prolog: no job starts on a red node. Slurm drains the node and requeues the job. Without a verdict the job starts, unless
-# the site sets XPULAB_WITHOUT_VERDICT=1; where nothing could be asked, since the settings are wrong, it starts too. With XPULAB_CHECK_HOST=1 it looks at the host first: for nodes that one job has alone.
+# the site sets XPULAB_WITHOUT_VERDICT=1; where nothing could be asked, since the settings are wrong, it starts too. With
+# XPULAB_CHECK_HOST=1 it looks at the host first: for nodes that one job has alone.
 #
 # A prolog has no PATH. Slurm calls such a drain "Prolog error", which no health check resumes, so the node is first drained with its
 # reason. A node that must not be drained, as in a dry run, starts its job.
