@@ -1,0 +1,192 @@
+"""Write docs/arguments.md: which parameters of public functions ever had another value than their default while the suite ran.
+
+    .venv/bin/python tools/argument_census.py run census.jsonl --device cpu            # chapters; then, into the same file,
+    .venv/bin/python tools/argument_census.py run census.jsonl release --device cpu    # the release; both on sim, too
+    .venv/bin/python tools/argument_census.py write census.jsonl
+
+`run` passes what follows the file to `xpulab run`, and records every call of argument_recorder.py's functions in each process.
+`open` prints what is open; with exit code 1 where that is more than MOST_OPEN. A parameter is varied when some call gave it
+another value than its default. One that nobody who trains a language model sets is out of scope, for a reason in SCOPE.
+Parameters without a default are not counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import argument_recorder as recorder
+
+from xpulab import files
+
+PAGE = files.ROOT / "docs" / "arguments.md"
+
+_VISION = (
+    "conv* *pool* interpolate upsample grid_sample affine_grid pixel_* channel_shuffle temporal_shift fold unfold zeropad2d "
+    "local_response_norm instance_norm batch_norm dropout1d dropout2d dropout3d feature_alpha_dropout maxout prelu"
+)
+_OTHER_LOSSES = (
+    "hsigmoid_loss dice_loss log_loss npair_loss sigmoid_focal_loss margin_* class_center_sample multi_* poisson_nll_loss "
+    "gaussian_nll_loss hinge_embedding_loss cosine_embedding_loss triplet_* soft_margin_loss adaptive_log_softmax_with_loss "
+    "pairwise_distance bilinear ctc_loss rnnt_loss gumbel_softmax rrelu"
+)
+_GPU_KERNELS = "flashmask_attention flash_attn_* flash_attention_* sparse_attention moe_permute moe_unpermute rms_norm"
+
+SCOPE: tuple[tuple[str, str, str], ...] = (
+    ("*", "name", "a name in messages"),
+    ("*", "verbose", "prints only"),
+    *((f"paddle.nn.functional.{each}", "*", "vision") for each in _VISION.split()),
+    *((f"paddle.nn.functional.{each}", "*", "of no training of a language model") for each in _OTHER_LOSSES.split()),
+    *(
+        (f"paddle.nn.functional.{each}", "*", "a kernel that neither a CPU nor a simulated card has")
+        for each in _GPU_KERNELS.split()
+    ),
+    ("paddle.nn.functional.*", "data_format", "vision"),
+    ("paddle.optimizer.*", "startup_program", "static graphs"),
+    ("paddle.optimizer.*", "no_grad_set", "static graphs"),
+    ("paddle.optimizer.Optimizer.backward", "*", "static graphs"),
+    ("paddle.distributed.InMemoryDataset*", "*", "parameter servers"),
+    ("paddle.distributed.split", "*", "static graphs"),
+    ("paddle.distributed.create_nccl_config", "*", "tuning of a GPU's library"),
+    ("paddle.jit.set_*", "*", "prints only"),
+)
+"""Patterns of functions and of parameters that are out of scope, and why; the first that matches."""
+
+MOST_OPEN = 0.05
+"""The largest share of the parameters in scope that may have had their default only."""
+
+BASE = "paddlenlp.trainer.TrainingArguments"
+INHERITED = {f"paddlenlp.trl.{name}": BASE for name in ("SFTConfig", "DPOConfig", "KTOConfig")}
+"""Classes that have every field of another one: what they were given counts there."""
+
+
+@dataclass
+class Parameter:
+    """A parameter with a default. kinds: of the values that are not the default. reason: why it is out of scope, or ""."""
+
+    function: str
+    name: str
+    reason: str
+    kinds: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        """varied, default only, or out of scope."""
+        return "varied" if self.kinds else "out of scope" if self.reason else "default only"
+
+
+def main(arguments: list[str]) -> None:
+    """Run, write the page, or print the parameters that are open."""
+    match arguments:
+        case ["run", file, *rest]:
+            sys.exit(run(Path(file).resolve(), rest))
+        case ["write", file]:
+            PAGE.write_text(page(list(counted(Path(file)))), encoding="utf-8")
+        case ["open", file]:
+            inside = [each for each in counted(Path(file)) if each.status != "out of scope"]
+            left = [each for each in inside if each.status == "default only"]
+            print(*(f"{each.function} | {each.name}" for each in left), sep="\n")
+            print(f"{len(left)} of {len(inside)}", file=sys.stderr)
+            sys.exit(1 if len(left) > MOST_OPEN * len(inside) else 0)
+        case _:
+            sys.exit(__doc__)
+
+
+def run(file: Path, arguments: list[str]) -> int:
+    """Run notebooks with the recorder in every process; returns the exit code of xpulab run."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = str(Path(__file__).parent)
+        code = f"import sys\nsys.path.append({here!r})\nimport argument_recorder\nargument_recorder.install()\n"
+        Path(folder, "sitecustomize.py").write_text(code, encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": folder, recorder.FILE: str(file)}
+        command = [sys.executable, "-m", "xpulab", "run", *arguments, "--out", str(Path(folder, "run"))]
+        return subprocess.run(command, env=environment, timeout=4 * 3600, check=False).returncode
+
+
+def counted(file: Path) -> Iterator[Parameter]:
+    """Every parameter with a default, in the order of MODULES and of the signatures, with what the lines of the file say."""
+    kinds: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for line in file.read_text(encoding="utf-8").splitlines():
+        function, parameter, kind, is_default = json.loads(line)
+        if not is_default:
+            kinds[function, parameter][kind] = None
+            kinds[INHERITED.get(function, function), parameter][kind] = None
+    inherited = {
+        each.name for each in recorder.parameters(BASE, importlib.import_module("paddlenlp.trainer").TrainingArguments)
+    }
+    seen = set()
+    for path, names in recorder.MODULES.items():
+        for function, _, _, value in recorder.functions(importlib.import_module(path), names):
+            for each in recorder.parameters(function, value):
+                if each.default is inspect.Parameter.empty or (function, each.name) in seen:
+                    continue
+                if function in INHERITED and each.name in inherited:
+                    continue
+                seen.add((function, each.name))
+                reason = next(
+                    (why for where, what, why in SCOPE if fnmatchcase(function, where) and fnmatchcase(each.name, what)), ""
+                )
+                yield Parameter(function, each.name, reason, sorted(kinds[function, each.name]))
+
+
+def page(parameters: list[Parameter]) -> str:
+    """The page of these parameters."""
+    by_module: dict[str, list[Parameter]] = defaultdict(list)
+    for each in parameters:
+        by_module[next(path for path in recorder.MODULES if each.function.startswith(f"{path}."))].append(each)
+    counts = {module: Counter(each.status for each in of_it) for module, of_it in by_module.items()}
+    rows = [f"| [{module}](#{module.replace('.', '')}) | {_numbers(each)} |" for module, each in counts.items()]
+    rows.append(f"| all | {_numbers(sum(counts.values(), Counter()))} |")
+    parts = [HEAD + "\n".join(rows)]
+    for module, of_it in by_module.items():
+        functions: dict[str, list[Parameter]] = defaultdict(list)
+        for each in of_it:
+            functions[each.function.removeprefix(f"{module}.")].append(each)
+        lines = [f"| `{function}` | {_cells(of_one)} |" for function, of_one in functions.items()]
+        reasons = dict.fromkeys(each.reason for each in of_it if each.status == "out of scope")
+        head = f"## {module}\n\n| function | varied | default only | out of scope |\n|---|---|---|---|\n"
+        parts.append(head + "\n".join(lines) + "".join(f"\n\nOut of scope: {reason}." for reason in reasons))
+    return "\n\n".join(parts) + "\n"
+
+
+def _numbers(counts: Mapping[str, int]) -> str:
+    inside = counts["varied"] + counts["default only"]
+    share = f"{100 * counts['default only'] / inside:.1f} %" if inside else "-"
+    return f"{counts['varied']} | {counts['default only']} | {share} | {counts['out of scope']}"
+
+
+def _cells(parameters: list[Parameter]) -> str:
+    """Three cells: what was varied, with the kinds of its values, what never was, and what need not be."""
+    varied = [
+        f"{each.name}: {', '.join(each.kinds[:4])}{', ...' if len(each.kinds) > 4 else ''}" for each in parameters if each.kinds
+    ]
+    rest = [[each.name for each in parameters if each.status == status] for status in ("default only", "out of scope")]
+    return " | ".join(["; ".join(varied), *(", ".join(names) for names in rest)]).replace("\n", " ")
+
+
+HEAD = """# Arguments that were tried
+
+A fault in an option that no case ever gives is seen by nobody. So `tools/argument_census.py` records, while the chapters and
+the release run, each call of the public functions that a training touches, in every kernel and on every rank, and what each
+parameter got. **Varied**: a value other than the default, of the kinds named: type, number of axes, a word, 0, below 0. **Default
+only**: never anything else, or never called. **Out of scope**: for a reason named below the table. Parameters without a default
+are not counted. A value that was given is not yet one that was compared: what compares it is the grid of its notebook.
+
+Recorded at level quick on a CPU and on simulated cards, without chapter 19.
+
+| module | varied | default only | share | out of scope |
+|---|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
