@@ -53,7 +53,7 @@ def test_values_that_are_not_the_default_are_recorded(tmp_path):
 
 
 def test_a_parameter_is_varied_when_any_call_gave_it_another_value(tmp_path, census, capsys):
-    """What a class inherits counts where it comes from; what is out of scope is no more open, and too much open is exit code 1."""
+    """What a class inherits counts where it comes from; what is out of scope is not open; too much open is exit code 1."""
     lines = [
         ["paddle.nn.functional.softmax", "axis", "int below 0", True],
         ["paddle.nn.functional.log_softmax", "axis", "int 0", False],

@@ -178,9 +178,9 @@ HEAD = """# Arguments that were tried
 
 A fault in an option that no case ever gives is seen by nobody. So `tools/argument_census.py` records, while the chapters and
 the release run, each call of the public functions that a training touches, in every kernel and on every rank, and what each
-parameter got. **Varied**: a value other than the default, of the kinds named: type, number of axes, a word, 0, below 0. **Default
-only**: never anything else, or never called. **Out of scope**: for a reason named below the table. Parameters without a default
-are not counted. A value that was given is not yet one that was compared: what compares it is the grid of its notebook.
+parameter got. **Varied**: a value other than the default, of the kinds named: type, number of axes, a word, 0, below 0.
+**Default only**: never anything else, or never called. **Out of scope**: for a reason named below the table. Parameters without
+a default are not counted. A value that was given is not yet one that was compared; what compares it is a grid of its notebook.
 
 Recorded at level quick on a CPU and on simulated cards, without chapter 19.
 
