@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 from xpulab.doctor.diagnosis import Diagnosis
 from xpulab.doctor.finding import Finding, format_verdict
 from xpulab.doctor.host import HostReport
+from xpulab.doctor.known_errors import ReadLog
 from xpulab.doctor.versions import VersionRow
 from xpulab.messages import N_, labelled, shown
+
+_SHOWN_CHARACTERS = 300
+"""Of a line of a log."""
 
 
 def format_diagnosis(diagnosis: Diagnosis) -> str:
@@ -44,6 +48,20 @@ def format_host(report: HostReport) -> str:
     )
     others = [finding for finding in report.findings if finding not in problems]
     return "\n".join([shown(headline), *_with_remedies(problems), *_headed(shown("ok, or not known:"), others)])
+
+
+def format_log(log: ReadLog) -> str:
+    """What is known of the errors in a log, the first one first: it is often the cause of the others."""
+    if not log.errors:
+        none = N_("no known error in {name}; the last line that looks like one:\n  {last}", name=log.name, last=log.last)
+        return shown(none if log.last else N_("no known error in {name}, and no line that looks like one", name=log.name))
+    lines = []
+    for error in log.errors:
+        text = error.text if len(error.text) <= _SHOWN_CHARACTERS else f"{error.text[:_SHOWN_CHARACTERS]} ..."
+        lines += [f"{log.name} line {error.line}: {error.id}", f"{'':9}{text}"]
+        parts = (("cause: ", error.cause), ("fix: ", error.remedy), ("page: ", error.page))
+        lines += [*(f"{'':9}{labelled(label, part)}" for label, part in parts), ""]
+    return "\n".join(lines[:-1])
 
 
 def _headed(heading: str, things: Sequence[Finding | VersionRow]) -> list[str]:
