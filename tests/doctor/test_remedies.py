@@ -89,7 +89,7 @@ def test_a_log_without_a_known_error_gets_no_advice_but_its_last_error_line():
         (("--log", "nowhere.log"), "nowhere.log: cannot be read"),
         (("--log", "."), ".: is no file"),
         (("--log", "-", "--timeout", "3"), "--timeout has no effect beside --log"),
-        (("--log", "-", "--device", "npu"), "--device npu: no such device"),
+        (("--log", "-", "--device", "npu"), "device 'npu': unknown"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(options, says):

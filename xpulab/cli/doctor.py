@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from xpulab.cli import chosen
 from xpulab.cli.app import command
-from xpulab.errors import InputError
 
 
 @command()
@@ -28,20 +28,20 @@ def doctor(
     Paddle and PaddleNLP are imported in other processes, which also compute on every card. With --log the text of an error is
     read: of a training, of Docker, of a launcher or of a collective library. Exit code 1 then means that a cause is known.
     """
-    from xpulab.devices import DEVICES
-    from xpulab.doctor.detect import detect, require
+    from xpulab.doctor.detect import detect, require, require_known
     from xpulab.doctor.diagnosis import diagnose
     from xpulab.doctor.known_errors import read_log
     from xpulab.doctor.probe import TIMEOUT, probe
+    from xpulab.doctor.remedies import remedy_on
     from xpulab.doctor.render import format_diagnosis, format_log
 
     if log is not None:
         chosen.alone("--log", timeout=timeout)
-        if device not in ("auto", *DEVICES):
-            raise InputError(f"--device {device}: no such device; choose auto, {', '.join(DEVICES)}")
-        read = read_log(log, detect().device if device == "auto" else device)
-        print(json.dumps(read.to_json(), indent=2) if as_json else format_log(read))
-        raise typer.Exit(1 if read.errors else 0)
+        require_known(device)
+        read, place = read_log(log), detect().device if device == "auto" else device
+        said = [{"line": line, "text": text, **asdict(row), "remedy": remedy_on(row, place)} for line, text, row in read.errors]
+        print(json.dumps({"errors": said, "last": read.last}, indent=2) if as_json else format_log(read, place))
+        raise typer.Exit(1 if said else 0)
     detection = detect()
     tried = detection.device if device == "auto" else device
     require(tried, detection)
