@@ -79,24 +79,21 @@ def _texts(row: dict[str, Any], at: str) -> tuple[str, tuple[list[Turn], ...]]:
     for name in ("messages", "conversations"):
         if name in row:
             return name, (_turns(row.get("system") or [], "system", at) + _turns(row[name], "user", f"{at}: {name!r}"),)
-    for names in PAIRS:
-        if {*names} <= row.keys():
-            asked, answers = (value if isinstance(value, list) else [value] for value in map(row.get, names))
-            if len(asked) != len(answers):
+    for asked, answered in PAIRS:
+        if {asked, answered} <= row.keys():
+            sides = [row[name] if isinstance(row[name], list) else [row[name]] for name in (asked, answered)]
+            if len(sides[0]) != len(sides[1]):
                 raise InputError(
-                    f"{at}: {names[0]!r} has {len(asked)} turns, {names[1]!r} {len(answers)}; write as many of each"
+                    f"{at}: {asked!r} has {len(sides[0])} turns, {answered!r} {len(sides[1])}; write as many of each"
                 )
-            turns = [_turn(*each, f"{at}: {names[place % 2]!r}") for place, each in enumerate(_alternating(asked, answers))]
-            more = row.get("input") if names[0] == "instruction" else ""
-            return ", ".join(names), ([replace(turns[0], text=f"{turns[0].text}\n{more}"), *turns[1:]] if more else turns,)
+            if asked == "instruction" and row.get("input"):
+                sides[0] = [f"{row[asked]}\n{row['input']}"]
+            turns = []
+            for question, answer in zip(*sides, strict=True):
+                turns += [_turn("user", question, f"{at}: {asked!r}"), _turn("assistant", answer, f"{at}: {answered!r}")]
+            return f"{asked}, {answered}", (turns,)
     known = "; ".join(["messages", "conversations", "chosen, rejected", *map(", ".join, PAIRS)])
     raise InputError(f"{at}: its fields ({', '.join(row)}) are no format that is known; rename them to one of: {known}")
-
-
-def _alternating(asked: list[Any], answers: list[Any]) -> Iterator[tuple[str, Any]]:
-    for question, answer in zip(asked, answers, strict=True):
-        yield "user", question
-        yield "assistant", answer
 
 
 def _turns(value: Any, role: str, at: str) -> list[Turn]:
