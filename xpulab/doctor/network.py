@@ -26,7 +26,8 @@ def interfaces(root: Path) -> Iterator[Finding]:
     up = sorted(name for name, state in states.items() if state in ("up", "unknown"))
     lacking = [f"{name}={value!r}" for name, value in named.items() if not _are_up(value, up, name == BY_PREFIX)]
     if named and not states:
-        yield Finding("interfaces", "unknown", N_("/sys/class/net cannot be read"))
+        seen = N_("/sys/class/net cannot be read, which would show the interfaces of {named}", named=", ".join(named))
+        yield Finding("interfaces", "unknown", seen)
     elif lacking:
         seen = N_("{lacking}: not up; those that are: {up}", lacking=", ".join(lacking), up=", ".join(up) or N_("none"))
         yield known_finding("interfaces", "wrong", seen, "host-interfaces")
