@@ -114,6 +114,8 @@ def test_a_template_without_an_end_token_is_wrong(tmp_path):
     (model / "tokenizer_config.json").write_text(json.dumps(config))
     code, said = look(tmp_path, OK, model=str(model))
     assert code == 1 and "no-end: 3 rows" in said
+    (model / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, *range(512)]}))
+    assert look(tmp_path, OK, model=str(model))[0] == 0  # another token ends an answer
 
 
 UNREADABLE = {

@@ -21,7 +21,7 @@ from xpulab.errors import InputError
 from xpulab.messages import N_
 from xpulab.pretrained.examples import Turn, read_examples
 from xpulab.pretrained.tokenizer import write_from_folder
-from xpulab.pretrained.torch_folder import read_config
+from xpulab.pretrained.torch_folder import read_config, read_json
 
 PROBLEMS = {
     "no-label": (0.0, N_("no token of the row counts in the loss")),
@@ -70,7 +70,9 @@ def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
     """
     config, tokenizer, rows = read_config(folder), _tokenizer(folder), array("Q")
     found = Survey(str(path), limit or config.get("max_position_embeddings") or tokenizer.model_max_length)
-    ends = {tokenizer.eos_token_id, *np.atleast_1d(config.get("eos_token_id") or []).tolist()}
+    generation = read_json(stops) if (stops := folder / "generation_config.json").is_file() else {}
+    stated = [each.get("eos_token_id") or [] for each in (config, generation)]  # each a number or a list
+    ends = {tokenizer.eos_token_id, *np.hstack([np.atleast_1d(each) for each in stated]).tolist()}
     numbers = array("L")
     for example in read_examples(path):
         read = [_tokens(turns, tokenizer, f"{path} line {example.line}") for turns in example.texts]
