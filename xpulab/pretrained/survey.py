@@ -70,10 +70,11 @@ def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
     """
     config, tokenizer, rows = read_config(folder), _tokenizer(folder), array("Q")
     found = Survey(str(path), limit or config.get("max_position_embeddings") or tokenizer.model_max_length)
+    tokenizer.model_max_length = int(1e9)  # else it warns of each row that is longer
     generation = read_json(stops) if (stops := folder / "generation_config.json").is_file() else {}
-    stated = [each.get("eos_token_id") or [] for each in (config, generation)]  # each a number or a list
-    ends = {tokenizer.eos_token_id, *np.hstack([np.atleast_1d(each) for each in stated]).tolist()}
-    numbers = array("L")
+    stated = [np.atleast_1d(each.get("eos_token_id", [])) for each in (config, generation)]  # a number, a list, or none
+    ends, special = {tokenizer.eos_token_id, *np.hstack(stated).tolist()}, tokenizer.all_special_tokens
+    numbers, vocabulary = array("L"), config.get("vocab_size", len(tokenizer))
     for example in read_examples(path):
         read = [_tokens(turns, tokenizer, f"{path} line {example.line}") for turns in example.texts]
         kept = [[token for token, counts in tokens[: found.limit] if counts] for tokens in read]
@@ -83,9 +84,8 @@ def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
             "no-label": not all(kept),
             "no-end": any(not ends & {*labels[-3:]} for labels in complete),
             "same-answers": len(read) > 1 and read[0] == read[1],
-            "vocabulary": max((token for tokens in read for token, _ in tokens), default=0)
-            >= config.get("vocab_size", 1 << 60),
-            "special-token": any(token in text for text in texts for token in tokenizer.all_special_tokens),
+            "vocabulary": any(token >= vocabulary for tokens in read for token, _ in tokens),
+            "special-token": any(token in text for text in texts for token in special),
             "cut": any(len(tokens) > found.limit for tokens in read),
         }
         for problem in filter(has.get, has):
@@ -95,9 +95,7 @@ def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
         found.labels += sum(counts for tokens in read for _, counts in tokens)
         found.left += sum(map(len, kept))
         numbers.append(example.line)
-        rows.append(
-            int.from_bytes(hashlib.blake2b(repr(example.texts).encode("utf-8", "replace"), digest_size=8).digest(), "big")
-        )
+        rows.append(int(hashlib.blake2b(repr(example.texts).encode("utf-8", "replace"), digest_size=8).hexdigest(), 16))
     again = np.setdiff1d(np.arange(found.rows), np.unique(rows, return_index=True)[1])
     found.lines["duplicate"].extend(np.asarray(numbers)[again].tolist())
     return found
