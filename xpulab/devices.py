@@ -41,6 +41,8 @@ LAUNCHER_VARIABLES = (
     "PADDLE_ELASTIC_TIMEOUT",
 )
 """Cluster images export these; a launch on one node then waits for other nodes. Source: ERNIE's launch scripts unset them."""
+NODE_VARIABLES = ("PADDLE_NNODES", "PADDLE_MASTER")
+"""A launch takes them for its options --nnodes and --master. Source: paddle/distributed/launch of 3.3.1."""
 
 
 def judged_as(device: str) -> str:

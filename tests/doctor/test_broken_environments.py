@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from xpulab import files
+
 pytestmark = pytest.mark.environments
 
 REINSTALL = "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps"
@@ -114,6 +116,43 @@ def test_what_cannot_be_imported_leads_to_its_remedy(environment, broken, known,
     found = diagnosed.find(known)
     assert (diagnosed.code, found["verdict"]) == (1, "wrong")
     assert found["seen"].startswith("import paddle") and found["cause"] and found["remedy"].startswith(command)
+
+
+def empty_library(folder, name):
+    """A folder that has an empty file in the place of a library."""
+    folder.mkdir()
+    (folder / name).write_text("")
+    return str(folder)
+
+
+def numpy_that_is_another_program(folder):
+    folder.mkdir()
+    (folder / "numpy.py").write_text("raise ImportError('this numpy is for another program')\n")
+    return f"{folder}:{files.ROOT}"
+
+
+BEFORE = {
+    "LD_LIBRARY_PATH": lambda folder: empty_library(folder, "libgomp.so.1"),
+    "PYTHONPATH": numpy_that_is_another_program,
+}
+
+
+@pytest.mark.parametrize("variable", BEFORE)
+def test_what_a_variable_puts_before_the_environment_is_not_mended_by_an_installation(environment, variable, tmp_path):
+    environment.variables[variable] = BEFORE[variable](tmp_path / "elsewhere")
+    diagnosed = environment.doctor()
+    found = diagnosed.find("paddle")
+    assert (diagnosed.code, found["verdict"]) == (1, "wrong")
+    assert f"without {variable} it works" in found["seen"] and found["remedy"].startswith(f"unset {variable}")
+    assert not any("install" in (thing["remedy"] or "") or "rm -rf" in (thing["remedy"] or "") for thing in diagnosed.things)
+
+
+def test_a_plug_in_of_another_vendor_that_ends_the_import_is_named(environment, tmp_path):
+    environment.variables["CUSTOM_DEVICE_ROOT"] = empty_library(tmp_path / "plugins", "libpaddle-custom-npu.so")
+    diagnosed = environment.doctor()
+    found = diagnosed.find("foreign-plugin")
+    assert diagnosed.code == 1 and "libpaddle-custom-npu.so" in found["seen"]
+    assert found["remedy"].startswith("unset CUSTOM_DEVICE_ROOT") and "pip uninstall paddle-custom-npu" in found["remedy"]
 
 
 def test_an_import_that_hangs_is_ended_and_its_place_is_shown(environment):

@@ -139,6 +139,20 @@ def test_kl2_cards_alone_are_wrong_and_the_remedy_names_what_they_need(machine, 
     assert (found.verdict, "paddlepaddle-xpu 2.6.1" in found.remedy) == ("wrong", True)
 
 
+NO_WHEEL = {"KL2": ("kl2_machine.txt", "x86_64", "kl2"), "ARM": ("kl3_machine.txt", "aarch64", "no-wheel")}
+
+
+@pytest.mark.parametrize(("shown", "processor", "id"), NO_WHEEL.values(), ids=NO_WHEEL)
+def test_where_there_is_no_wheel_nothing_is_said_but_that(machine, examine, monkeypatch, shown, processor, id):
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    machine.nodes("xpu0", "xpu1", "xpuctrl")
+    machine.answering("xpu_smi", {"-m": shown})
+    diagnosis = examine(machine)
+    problems = [thing for thing in diagnosis.things if thing.verdict != "ok"]
+    assert [problem.id for problem in problems] == [id] and diagnosis.outcome == "wrong"
+    assert "pip install" not in problems[0].remedy and "env/validate" not in problems[0].remedy
+
+
 def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     machine.pci("0000:03:00.0", "1d22", "3688")
     diagnosis = examine(machine, frameworks=["paddlepaddle"])
@@ -149,9 +163,27 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
 
 @pytest.mark.parametrize(
     ("variable", "value", "id"),
-    [("PADDLE_TRAINERS_NUM", "14", "launcher-variables"), ("FLAGS_use_stride_kernel", "0", "stride-kernel")],
+    [
+        ("PADDLE_TRAINERS_NUM", "14", "launcher-variables"),
+        ("PADDLE_NNODES", "2", "launcher-variables"),
+        ("PADDLE_MASTER", "10.0.0.5:8090", "launcher-variables"),
+        ("BKCL_SOCKET_IFNAME", "xgbe9", "interfaces"),
+        ("NCCL_SOCKET_IFNAME", "=eth9", "interfaces"),
+        ("FLAGS_use_stride_kernel", "0", "stride-kernel"),
+    ],
 )
 def test_a_variable_that_breaks_trainings_is_a_warning_that_names_it(machine, examine, monkeypatch, variable, value, id):
+    machine.file("sys/class/net/eth0/operstate", "up\n")
     monkeypatch.setenv(variable, value)
     found = finding(examine(machine, frameworks=["paddlepaddle"]), id)
     assert found.verdict == "warn" and variable in found.seen + (found.remedy or "")
+
+
+@pytest.mark.parametrize(("variable", "value"), [("PADDLE_NNODES", "1"), ("BKCL_SOCKET_IFNAME", "eth0")])
+def test_a_variable_that_fits_this_host_is_no_warning(machine, examine, monkeypatch, variable, value):
+    machine.file("sys/class/net/eth0/operstate", "up\n")
+    monkeypatch.setenv(variable, value)
+    things = examine(machine, frameworks=["paddlepaddle"]).things
+    assert not [
+        thing for thing in things if getattr(thing, "id", "") in ("launcher-variables", "interfaces") and thing.verdict != "ok"
+    ]

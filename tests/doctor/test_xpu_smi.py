@@ -151,7 +151,22 @@ def more(line: str) -> str:
         (WITH_ERRORS.replace(": 3", ": 3 (see the log)"), "uncorrectable_errors", [None, 3]),
         (TABLE.replace("                    0 |", "                    2 |", 1), "uncorrectable_errors", [2, 0]),
         (TABLE.replace("Volatile Uncorr. ECC", "    Something else  "), "uncorrectable_errors", [None, None]),
+        (
+            WITH_ERRORS.replace("    ECC Errors\n        Volatile\n", "    Volatile ECC Errors\n").replace(
+                "        Aggregate\n", "    Aggregate ECC Errors\n"
+            ),
+            "uncorrectable_errors",
+            [None, 3],
+        ),
+        (WITH_ERRORS.replace("DRAM Uncorrectable", "DRAM Double Bit   "), "uncorrectable_errors", [None, 3]),
         (more("Compute Mode                          : GPU requires reset"), "state", ["requires reset", None]),
+        (f"{QUERY}\nWARNING: XPU 00000000:1D:00.0 requires reset\n", "state", [None, "requires reset"]),
+        (f"{QUERY}\nxpu 0: uncorrectable error, the card requires a reset\n", "state", ["requires reset", None]),
+        (
+            TABLE.replace("1D:00.0 N/A |                    0 |", "1D:00.0 N/A |       requires reset |"),
+            "state",
+            [None, "requires reset"],
+        ),
         (more("Retired Pages                         : 4"), "retired_pages", [4, None]),
         (more("HW Thermal Slowdown                   : Active"), "is_throttled", [True, None]),
     ],

@@ -186,7 +186,77 @@ def truncated(folder):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def tied(head):
+    """config.json ties the head, and the file has one, too."""
+    return lambda folder: with_weights(folder, lambda all: {**all, "lm_head.weight": head(all["model.embed_tokens.weight"])})
+
+
+def spoiled(value, dtype=np.float32):
+    def damage(folder):
+        changed = weights(dtype)
+        changed["model.norm.weight"][3] = value
+        safetensors.numpy.save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return damage
+
+
+def of_bfloat16(bits):
+    def damage(folder):
+        every = {name: np.zeros(shape, np.uint16) for name, shape in SHAPES.items()}
+        every["model.norm.weight"][3] = bits
+        specs = {
+            name: safetensors.TensorSpec(dtype="bfloat16", shape=list(b.shape), data_ptr=b.ctypes.data, data_len=b.nbytes)
+            for name, b in every.items()
+        }
+        safetensors.serialize_file(specs, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+    return damage
+
+
+POINTER = (
+    "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+)
+
+
+def parts_without_index(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00003.safetensors")
+
+
+def adapter(name, base):
+    def damage(folder):
+        (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+        (folder / name).write_text(json.dumps({"base_model_name_or_path": base, "r": 8}))
+
+    return damage
+
+
 REFUSED = {
+    "a head that is tied and another": (
+        tied(lambda embedding: embedding + 1),
+        ["config.json ties lm_head.weight and model.embed_tokens.weight, but they differ", '"tie_word_embeddings": false'],
+    ),
+    **{
+        f"{name} in a weight": (damage, ["/model.safetensors: 1 of 8 numbers of model.norm.weight are NaN or infinite"])
+        for name, damage in {
+            "NaN": spoiled(np.nan),
+            "infinity": spoiled(-np.inf),
+            "NaN of float16": spoiled(np.nan, np.float16),
+            "NaN of bfloat16": of_bfloat16(0x7FC0),
+            "infinity of bfloat16": of_bfloat16(0xFF80),
+        }.items()
+    },
+    **{
+        f"{name} that is a pointer": (with_text(name, POINTER), [f"/{name}: is a pointer of Git LFS", "git lfs pull"])
+        for name in ("model.safetensors", "tokenizer.json")
+    },
+    "parts without an index": (
+        parts_without_index,
+        ["has 1 of 3 parts", "model-00001-of-00003.safetensors", torch_folder.INDEX],
+    ),
+    **{
+        f"an adapter alone, {name}": (adapter(name, "Qwen/Qwen2-0.5B"), [f"holds an adapter, {name}, of Qwen/Qwen2-0.5B"])
+        for name in ("adapter_config.json", "lora_config.json")
+    },
     "no config": (lambda folder: (folder / "config.json").unlink(), ["has no config.json"]),
     "config that is not JSON": (
         lambda folder: (folder / "config.json").write_text('{"a": 1,\n oops}'),
@@ -234,6 +304,21 @@ REFUSED = {
         ["PaddleNLP has no class 'NobodysForCausalLM'"],
     ),
 }
+
+
+def test_a_tied_head_that_is_stored_again_is_no_error(folder):
+    tied(lambda embedding: embedding)(folder)
+    assert set(converted(prepare.prepare(str(folder)))) == {f"llama.{name.removeprefix('model.')}" for name in SHAPES}
+
+
+def test_a_folder_of_paddlenlp_is_looked_at_too(folder, tmp_path):
+    ready = prepare.prepare(str(folder))
+    assert command(str(ready)).exit_code == 0
+    changed = converted(ready)
+    changed["llama.norm.weight"][2] = np.inf
+    safetensors.numpy.save_file(changed, ready / "model.safetensors", metadata={"format": "np"})
+    done = command(str(ready))
+    assert done.exit_code == 2 and "1 of 8 numbers of llama.norm.weight are NaN or infinite" in done.stderr
 
 
 @pytest.mark.parametrize(("damage", "says"), REFUSED.values(), ids=REFUSED)

@@ -17,6 +17,7 @@ with ending(Exception):  # what cannot be imported is no verdict either
     from xpulab.cli import lab as lab
     from xpulab.cli import exercise as exercise
     from xpulab.cli import model as model
+    from xpulab.cli import data as data
     from xpulab.cli import align as align
     from xpulab.cli import shapes as shapes
     from xpulab.cli import search as search

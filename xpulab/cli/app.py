@@ -73,7 +73,7 @@ class _Plain:
 _JUDGE = ("run", "gate", "doctor", "host", "bundle", "judge", "compare", "fleet", "soak", "operations")
 _GROUPS = {
     "To judge machines": _JUDGE,
-    "To learn": ("lab", "exercise", "model"),
+    "To learn": ("lab", "exercise", "model", "data"),
     "To train, and to work on xpulab": ("align", "shapes", "search", "report", "selftest", "baseline"),
 }
 HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,9 +21,15 @@ def model(
         bool, typer.Option("--optional", help="One line and exit code 0 when it cannot be had; nothing when it is prepared.")
     ] = False,
 ) -> None:
-    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and print its folder."""
+    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and print its folder.
+
+    A folder is refused whose weights are missing, NaN, infinite, pointers of Git LFS, parts without an index, an adapter alone,
+    or tied and different.
+    """
+    from xpulab.pretrained.paddle_class import require_complete
     from xpulab.pretrained.prepare import find, prepare
     from xpulab.pretrained.releases import RELEASES
+    from xpulab.pretrained.torch_folder import require_sound
 
     if show_list:
         chosen.alone("--list", name=name, optional=optional)
@@ -40,4 +47,8 @@ def model(
         except InputError as error:
             print(f"not possible, goes on without it: {error}", file=sys.stderr)
     else:
-        print(prepare(name))
+        folder = prepare(name)
+        if name not in RELEASES and folder == Path(name):  # one of PaddleNLP, which nothing was converted of
+            require_complete(folder)
+            require_sound(folder)
+        print(folder)

@@ -13,10 +13,10 @@ from xpulab.messages import N_
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
 RAW_CHARACTERS = 4000
 """How much of an output is kept that was not understood."""
-_ERRORS = r"/([^/]*uncorr[^/]*|double_bit/total)$"  # the second one before Turing
+_ERRORS = r"/([^/]*(uncorr|double_bit)[^/]*|double_bit/total)$"  # the last one before Turing
 _COUNTED = {
-    "uncorrectable_errors": rf"(^|/)(volatile|ecc_errors){_ERRORS}",
-    "uncorrectable_ever": rf"(^|/)aggregate{_ERRORS}",
+    "uncorrectable_errors": rf"(^|/)(?!aggregate)(volatile[^/]*|[^/]*ecc[^/]*){_ERRORS}",
+    "uncorrectable_ever": rf"(^|/)aggregate[^/]*{_ERRORS}",
     "retired_pages": r"retired_pages($|/double_bit_(retirement/retired_count|ecc)$)|remapped_rows/(remapped_row_)?unc[^/]*$",
 }
 _STATED = (

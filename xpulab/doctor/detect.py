@@ -137,8 +137,7 @@ def require(device: str, detection: Detection) -> None:
 
     "sim" is always available: xpulab.sim builds the simulated cards, which run on the CPU.
     """
-    if device not in DEVICES:
-        raise InputError(N_("device {device}: unknown; one of {DEVICES}", device=repr(device), DEVICES=", ".join(DEVICES)))
+    require_known(device)
     if device in (*detection.available, SIMULATED):
         return
     lines = [
@@ -148,6 +147,12 @@ def require(device: str, detection: Detection) -> None:
         *INSTALLATION_STEPS[device],
     ]
     raise InputError("\n  ".join(lines))
+
+
+def require_known(device: str) -> None:
+    """Raises InputError for anything but "auto" and the names of devices."""
+    if device not in ("auto", *DEVICES):
+        raise InputError(N_("device {device}: unknown; one of {DEVICES}", device=repr(device), DEVICES=", ".join(DEVICES)))
 
 
 def _names(what: str, names: list[str]) -> str:

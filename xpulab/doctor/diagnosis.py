@@ -6,13 +6,14 @@ Rules for cards as documented by the vendors; not run on a card.
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED
+from xpulab.devices import LAUNCHER_VARIABLES, NODE_VARIABLES, SIMULATED
 from xpulab.doctor import meant, system
 from xpulab.doctor.cards import Card, Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
@@ -20,6 +21,7 @@ from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
 from xpulab.doctor.meant import of_device
+from xpulab.doctor.network import interfaces
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
@@ -30,6 +32,8 @@ from xpulab.records.environments import installed_frameworks
 STRIDES = "FLAGS_use_stride_kernel"
 WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
 """The variable, and its values, in lower case, with which views are copies: what gflags reads as false."""
+X86_64 = ("x86_64", "AMD64")
+"""Processors for which there are wheels for Kunlun cards."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
 _SHOWN_CHARACTERS = 200
 
@@ -94,12 +98,18 @@ def diagnose(
     available = ", ".join(detection.available)
     seen = N_("diagnosed for {device}; this machine has {available}", device=device, available=available)
     findings = [Finding("device", "ok", seen), *hardware]
+    if device == "xpu" and (detection.has_old_kunlun_cards_only or platform.machine() not in X86_64):
+        # No command can install what does not exist, and nothing else matters until there is another machine.
+        if not detection.has_old_kunlun_cards_only:
+            seen = N_("this machine has a processor of type {machine}", machine=platform.machine())
+            findings.append(known_finding("no-wheel", "wrong", seen, "no-xpu-wheel-for-processor"))
+        return Diagnosis(device, tuple(findings), (), detection, paddle)
     if device in ("xpu", "gpu"):
         reading = of_device(device, detection)[1]
         findings += [vendor_tool(reading, detection.in_container), *health(reading.cards)]
         findings.append(_card_counts(device, detection, paddle))
     findings += installation(device, paddle, probed)
-    findings += _environment(device)
+    findings += _environment(device, root)
     return Diagnosis(
         device=device,
         findings=tuple(findings),
@@ -247,7 +257,7 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None) 
     return known_finding("card-count", "wrong", N_("cards by {seen}", seen=seen), "card-count")
 
 
-def _environment(device: str) -> Iterator[Finding]:
+def _environment(device: str, root: Path) -> Iterator[Finding]:
     if device == "xpu":
         mode = matmul_mode()["float32"]
         exact = mode == "FLOAT"
@@ -262,6 +272,9 @@ def _environment(device: str) -> Iterator[Finding]:
         )
         yield known_finding("stride-kernel", "warn", seen, "stride-kernel")
     still_set = [name for name in LAUNCHER_VARIABLES if name in os.environ]
+    still_set += [f"{name}={os.environ[name]}" for name in NODE_VARIABLES if os.environ.get(name, "1") != "1"]
     if still_set:
         seen = N_("variables of a cluster's launcher are set: {still_set}", still_set=", ".join(still_set))
         yield known_finding("launcher-variables", "warn", seen, "launcher-variables")
+    for finding in interfaces(root):  # a job on one card does not need them
+        yield replace(finding, verdict="warn") if finding.verdict == "wrong" else finding

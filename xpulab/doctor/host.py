@@ -23,6 +23,7 @@ from xpulab.doctor import meant, system
 from xpulab.doctor.detect import Detection, detect
 from xpulab.doctor.diagnosis import card_state, health, vendor_tool
 from xpulab.doctor.finding import Finding, known_finding
+from xpulab.doctor.network import interfaces
 from xpulab.doctor.system import read_text
 from xpulab.errors import InputError
 from xpulab.messages import N_
@@ -47,10 +48,6 @@ PASSING_SECONDS = 2.0
 """A process that no longer holds a card after this time was passing: it asked for a state, or was about to end."""
 TOOL_SECONDS = 4.0
 """How long a vendor's tool may take: a prolog waits, and Slurm ends a health check after 60 s."""
-BY_PREFIX = "NCCL_SOCKET_IFNAME"
-INTERFACES = (BY_PREFIX, "GLOO_SOCKET_IFNAME", "BKCL_SOCKET_IFNAME", "BKCL_RDMA_NICS")
-"""Variables that name network interfaces. The first takes prefixes, "=" before names and "^" before what it leaves out
-(NCCL, environment variables); the others names. Those of BKCL by examples: docs/xpu-environment.md."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def examine(request: HostRequest) -> HostReport:
         findings.append(_disk(request.checkpoints))
     if not request.beside_jobs:
         findings.append(_foreign_processes(root, os.getpid()))
-    findings += [*_cards(request, detection, root), *_interfaces(root)]
+    findings += [*_cards(request, detection, root), *interfaces(root)]
     return HostReport(node_name(), system.boot_id(), tuple(findings))
 
 
@@ -244,30 +241,3 @@ def _cards(request: HostRequest, detection: Detection, root: Path) -> Iterator[F
 
 def _plain(model: str) -> str:
     return re.sub("[^a-z0-9]", "", model.lower())
-
-
-def _interfaces(root: Path) -> Iterator[Finding]:
-    """Whether the network interfaces that variables name are up; no finding where none is named.
-
-    Loopback and tunnels have the state "unknown". Source: operstates.rst of Linux.
-    """
-    named = {name: os.environ[name] for name in INTERFACES if os.environ.get(name)}
-    states = {folder.name: read_text(folder / "operstate") for folder in (root / "sys/class/net").glob("*")}
-    up = sorted(name for name, state in states.items() if state in ("up", "unknown"))
-    lacking = [f"{name}={value!r}" for name, value in named.items() if not _are_up(value, up, name == BY_PREFIX)]
-    if named and not states:
-        yield Finding("interfaces", "unknown", N_("/sys/class/net cannot be read"))
-    elif lacking:
-        seen = N_("{lacking}: not up; those that are: {up}", lacking=", ".join(lacking), up=", ".join(up) or N_("none"))
-        yield _judged("interfaces", "wrong", seen)
-    elif named:
-        yield Finding("interfaces", "ok", N_("up: the interfaces of {named}", named=", ".join(named)))
-
-
-def _are_up(value: str, up: list[str], by_prefix: bool) -> bool:
-    """Whether the interfaces of a variable are among those that are up: of prefixes one is enough, as for NCCL."""
-    names = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
-    if not by_prefix:
-        return {*names} <= {*up}
-    exact = value.startswith("=")
-    return value.startswith("^") or any(link == name if exact else link.startswith(name) for link in up for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from xpulab.devices import wheel_device
@@ -26,12 +27,23 @@ def installation(device: str, paddle: PaddleFacts | None, probed: Probe | None) 
     except SeveralFrameworks as error:  # their files are each other's
         yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
     if probed is not None:
-        yield _import(device, "paddle", probed.paddle)
+        yield _without(probed) or _import(device, "paddle", probed.paddle)
         yield from _cards(device, probed.cards)
         if probed.paddlenlp is not None:
             yield _import(device, "paddlenlp", probed.paddlenlp)
     elif paddle is not None:
         yield _paddle(device, paddle)
+
+
+def _without(probed: Probe) -> Finding | None:
+    """The finding about an import that works without a variable, unless a row says more: nothing need be installed again."""
+    if probed.without is None or _row(probed.paddle, "") == "foreign-plugin":
+        return None
+    failed, value = _format_failed("import paddle", probed.paddle), os.environ[probed.without]
+    seen = N_("{failed}; without {name} it works", failed=failed, name=probed.without)
+    cause = N_("{name}={value} puts files of another place before those of this environment", name=probed.without, value=value)
+    remedy = N_("unset {name}; look where it is set (~/.bashrc, the image, a module of the cluster)", name=probed.without)
+    return Finding("paddle", "wrong", seen, remedy, cause)
 
 
 def failed_import(device: str, name: str, step: Step) -> Finding:

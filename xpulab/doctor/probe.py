@@ -28,6 +28,8 @@ from xpulab.records.usable import whole_cores
 TIMEOUT = 120.0
 """Seconds for each step. An import that starts from a network file system takes minutes the first time."""
 SIMULATED_CARDS = 2
+SUSPECTS = ("CUSTOM_DEVICE_ROOT", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""Variables that put libraries or modules of another place before those of this environment."""
 _ENDS_SECONDS = 10.0
 """After its time limit a step ends itself, unless it waits inside a driver: then it is killed so much later."""
 
@@ -54,11 +56,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Probe:
-    """The imports that were tried, and a computation on each card; where Paddle cannot be imported nothing else was."""
+    """The imports that were tried, and a computation on each card; where Paddle cannot be imported nothing else was.
+
+    without: the variable of this environment without which Paddle can be imported; None when it is not one of SUSPECTS
+    """
 
     paddle: Step
     cards: tuple[Step, ...] = ()
     paddlenlp: Step | None = None
+    without: str | None = None
 
     @property
     def facts(self) -> PaddleFacts:
@@ -79,12 +85,21 @@ def probe(device: str, timeout: float = TIMEOUT) -> Probe:
         environment |= sim.environment(SIMULATED_CARDS)
     first = _try(IMPORT_PADDLE, timeout, environment)
     if first.facts is None:
-        return Probe(first)
+        return Probe(first, without=_to_blame(first, timeout, environment) if device != SIMULATED else None)
     count = {"xpu": first.facts.xpu_cards, "gpu": first.facts.gpu_cards, SIMULATED: SIMULATED_CARDS}.get(device)
     places = ["cpu"] if count is None else [f"{device}:{card}" for card in range(count)]
     with ThreadPoolExecutor(whole_cores()) as pool:
         *cards, paddlenlp = pool.map(lambda name: _try(name, timeout, environment), [*places, IMPORT_PADDLENLP])
     return Probe(first, tuple(cards), paddlenlp)
+
+
+def _to_blame(failed: Step, timeout: float, environment: Mapping[str, str]) -> str | None:
+    """The first of SUSPECTS that is set and without which the import works; not tried where each try would hang."""
+    for name in SUSPECTS if failed.outcome != "hung" else ():
+        without = {key: value for key, value in environment.items() if key != name}
+        if environment.get(name) and _try(IMPORT_PADDLE, timeout, without).outcome == "ok":
+            return name
+    return None
 
 
 def probe_import(timeout: float = TIMEOUT) -> Step:

@@ -26,6 +26,7 @@ class Remedy:
         doctor refers to the row
     example: a message that the pattern matches; None when there is no pattern
     no_verdict: whether what went wrong is around a run, and says nothing of what it judges
+    page: the page, and its section, that says more
     """
 
     id: str
@@ -36,11 +37,18 @@ class Remedy:
     pattern: str | None = None
     example: str | None = None
     no_verdict: bool = False
+    page: str = "docs/trouble.md"
 
 
 def match(text: str) -> list[Remedy]:
     """The remedies whose pattern occurs in an error message or a log, in the order of the file."""
-    return [row for row in remedies() if row.pattern and re.search(row.pattern, text)]
+    return [row for row, _ in match_at(text)]
+
+
+def match_at(text: str) -> list[tuple[Remedy, int]]:
+    """The same, each with the place in the text of the last character that its pattern matches first."""
+    found = ((row, re.search(row.pattern, text)) for row in remedies() if row.pattern)
+    return [(row, place.end() - 1) for row, place in found if place]
 
 
 def by_id(id: str) -> Remedy:

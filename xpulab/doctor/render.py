@@ -7,8 +7,13 @@ from collections.abc import Iterator, Sequence
 from xpulab.doctor.diagnosis import Diagnosis
 from xpulab.doctor.finding import Finding, format_verdict
 from xpulab.doctor.host import HostReport
+from xpulab.doctor.known_errors import ReadLog
+from xpulab.doctor.remedies import remedy_on
 from xpulab.doctor.versions import VersionRow
 from xpulab.messages import N_, labelled, shown
+
+_SHOWN_CHARACTERS = 300
+"""Of a line of a log."""
 
 
 def format_diagnosis(diagnosis: Diagnosis) -> str:
@@ -44,6 +49,19 @@ def format_host(report: HostReport) -> str:
     )
     others = [finding for finding in report.findings if finding not in problems]
     return "\n".join([shown(headline), *_with_remedies(problems), *_headed(shown("ok, or not known:"), others)])
+
+
+def format_log(log: ReadLog, device: str) -> str:
+    """What is known of the errors in a log, with the commands for the device; the first is often the cause of the others."""
+    if not log.errors:
+        none = N_("no known error in {name}; the last line that looks like one:\n  {last}", name=log.name, last=log.last)
+        return shown(none if log.last else N_("no known error in {name}, and no line that looks like one", name=log.name))
+    lines = []
+    for line, text, row in log.errors:
+        lines += [f"{log.name} line {line}: {row.id}", f"{'':9}{text[:_SHOWN_CHARACTERS]}"]
+        parts = (("cause: ", row.cause), ("fix: ", remedy_on(row, device)), ("page: ", row.page))
+        lines += [f"{'':9}{labelled(label, part)}" for label, part in parts]
+    return "\n".join(lines)
 
 
 def _headed(heading: str, things: Sequence[Finding | VersionRow]) -> list[str]:

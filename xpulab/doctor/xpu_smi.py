@@ -21,6 +21,8 @@ FORMATS = (("-q",), ("-m",), ())
 """The options, in the order in which they are asked for: none of them changes the state of a card."""
 INTEL = re.compile(r"Intel(\(R\))? XPU|oneAPI Level Zero")
 ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
+RESET = re.compile(rf"(?i)\b(?:XPU|GPU|card|device)\W*({ADDRESS}|\d+)\b.*\brequires?\s+(?:a\s+)?reset")
+"""A line of its own about a card that computes nothing any more."""
 MACHINE = dict(zip((0, 2, 3, 4, 8), ("address", "index", "serial", "temperature_c", "power_w"), strict=True))
 MACHINE |= dict(zip((17, 18, 19, 20), ("used", "total", "use", "firmware"), strict=True))
 """Of a line of `-m` the fields with a meaning here; 21 is the model. Source: `xpu_smi --help`."""
@@ -36,11 +38,13 @@ MACHINE_NUMBERS = ("index", "temperature_c", "power_w", "used", "total", "use")
 
 @dataclass
 class _Output:
-    """What was understood of one output. values: those of each card that card_of takes."""
+    """What was understood of one output. values: those of each card that card_of takes. resets: the cards, by index or
+    address, that need one by a line of their own."""
 
     driver: str | None = None
     values: list[dict[str, str]] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    resets: list[str] = field(default_factory=list)
 
 
 def read_xpu_smi(timeout: float = TIMEOUT) -> Reading:
@@ -100,6 +104,8 @@ def _understood(text: str) -> _Output:
         elif begin := re.search(rf"\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)\s*\|\s*({ADDRESS})\s", line):
             read.values.append(dict(zip(("index", "model", "address"), begin.groups(), strict=True)))
             read.values[-1] |= {"volatile/uncorr": cells[2]} if has_errors and len(cells) > 2 else {}
+        elif said := RESET.search(line):
+            read.resets.append(said[1])
         elif re.search(rf"(?<![\w:]){ADDRESS}", line) and (key, colon) != ("Bus Id", ":"):
             read.unread.append(line.strip())
         elif line.lstrip("| ").startswith("Processes:"):
@@ -114,6 +120,9 @@ def _understood(text: str) -> _Output:
             read.values[-1].setdefault(name, value)
         elif key and not colon:
             section = key
+    for values in read.values:
+        if read.resets and {values.get("index"), values.get("address")} & {*read.resets}:
+            values["state"] = "requires reset"
     read.unread += [f"no model: {values.get('address')}" for values in read.values if "model" not in values]
     read.unread += [attached] if attached and int(attached.split()[-1]) != len(read.values) else []
     return read

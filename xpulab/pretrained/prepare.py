@@ -48,6 +48,7 @@ def find(name: str) -> Path | None:
         source = Path(name)
         if not source.is_dir():
             raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {', '.join(RELEASES)}")
+        torch_folder.require_whole(source)
         torch_folder.read_config(source)
         if is_paddle(source):
             return source
@@ -69,6 +70,7 @@ def _from_release(release: Release, folder: Path) -> None:
 
 def _from_torch_folder(source: Path, folder: Path) -> None:
     try:
+        torch_folder.require_sound(source)
         config = config_for_paddle(torch_folder.read_config(source))
         paths = torch_folder.weight_files(source)
         convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, source, folder)

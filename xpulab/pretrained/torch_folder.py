@@ -17,6 +17,12 @@ INDEX = "model.safetensors.index.json"
 
 _TYPES = {"F64": ("float64", "f8"), "F32": ("float32", "f4"), "F16": ("float16", "f2"), "BF16": ("bfloat16", "u2")}
 """By type of a file its name, and the type of numpy that holds it."""
+_BFLOAT16_EXPONENT = np.uint16(0x7F80)
+"""Of NaN and infinity all its bits are set."""
+_POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec", 1024
+_ADAPTERS = ("adapter_config.json", "lora_config.json")
+"""Of PEFT and of PaddleNLP."""
+_TIED = ("lm_head.weight", "embed_tokens.weight")
 _PICKLES = ("*.bin", "*.pdparams", "*.pt", "*.pth")
 
 
@@ -51,6 +57,11 @@ def weight_files(folder: Path) -> list[Path]:
     Raises InputError when there is none, or only pickles, which can run code, and when one of the index is missing, or is none.
     """
     index = folder / INDEX
+    if not index.is_file() and (parts := sorted(path.name for path in folder.glob("*-?????-of-?????.safetensors"))):
+        raise InputError(
+            f"{folder}: has {len(parts)} of {int(parts[0][-17:-12])} parts of a model, {parts[0]} first, and no index; copy "
+            f"{INDEX}, and the parts that are missing, from where they came"
+        )
     where = read_json(index).get("weight_map", {}) if index.is_file() else {"": "model.safetensors"}
     if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values() or [None]):
         raise InputError(f"{index}: its weight_map does not name a file for each weight; copy it again")
@@ -65,6 +76,35 @@ def weight_files(folder: Path) -> list[Path]:
     if others:
         raise InputError(f"{folder}: {others[0]} would be loaded, and may be a pickle, which can run code; leave it out")
     return [folder / name for name in names]
+
+
+def require_whole(folder: Path) -> None:
+    """Raise InputError where a file is only a pointer of Git LFS, and for a folder with an adapter and no model."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.stat().st_size < _POINTER_BYTES and path.read_bytes().startswith(_POINTER):
+            raise InputError(f"{path}: is a pointer of Git LFS, not the file; git lfs install && git lfs pull in this folder")
+    for path in filter(Path.is_file, map(folder.joinpath, _ADAPTERS)):
+        if not (folder / INDEX).is_file() and not any(folder.glob("model*.safetensors")):
+            base = read_json(path).get("base_model_name_or_path") or "a model that it does not name"
+            raise InputError(
+                f"{folder}: holds an adapter, {path.name}, of {base}, and no model; give the folder of that one, or merge the "
+                "adapter into it first"
+            )
+
+
+def require_sound(folder: Path) -> None:
+    """Raise InputError where a weight of the folder is NaN or infinite, or config.json ties two weights that differ."""
+    config, paths, tied = read_config(folder), weight_files(folder), dict[str, np.ndarray]()
+    for path in paths:
+        for weight in weights_in(path):
+            if config.get("tie_word_embeddings") and weight.name.endswith(_TIED):
+                tied[weight.name] = weight.values
+    names = sorted(tied)
+    if len(names) > 1 and not any(np.array_equal(tied[names[0]], each) for each in (tied[names[1]], tied[names[1]].T)):
+        raise InputError(
+            f"{folder}: config.json ties {names[0]} and {names[1]}, but they differ, and one would be lost; write "
+            '"tie_word_embeddings": false into config.json, or leave out the one that is not trained'
+        )
 
 
 def has_weights(folder: Path) -> bool:
@@ -86,13 +126,23 @@ def header_of(path: Path) -> tuple[str | None, dict[str, tuple[int, ...]]]:
 
 
 def weights_in(path: Path) -> Iterator[Weight]:
-    """The weights of one safetensors file. Raises InputError when it is damaged or holds another type than a float."""
+    """The weights of one safetensors file.
+
+    Raises InputError when it is damaged, and for a weight of another type than a float, or that is NaN or infinite.
+    """
     header_of(path)
     for name, tensor in safetensors.deserialize(path.read_bytes()):
         if tensor["dtype"] not in _TYPES:
             raise InputError(f"{path}: {name} is of type {tensor['dtype']}; only {', '.join(_TYPES)} can be converted")
         kind, held = _TYPES[tensor["dtype"]]
-        yield Weight(name, kind, np.frombuffer(tensor["data"], dtype=held).reshape(tensor["shape"]))
+        values = np.frombuffer(tensor["data"], dtype=held).reshape(tensor["shape"])
+        finite = (values & _BFLOAT16_EXPONENT) != _BFLOAT16_EXPONENT if kind == "bfloat16" else np.isfinite(values)
+        if not finite.all():
+            raise InputError(
+                f"{path}: {finite.size - finite.sum():,} of {finite.size:,} numbers of {name} are NaN or infinite; take an "
+                "earlier checkpoint, or copy the file again"
+            )
+        yield Weight(name, kind, values)
 
 
 def read_json(path: Path) -> dict[str, Any]:
