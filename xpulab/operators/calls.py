@@ -12,13 +12,18 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 """The types of real numbers that are replayed."""
 
 
+SORTED, SHARES = "sorted", "shares"
+"""What the rows of a tensor obey, so that others can be drawn that its operator takes."""
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor argument, or a result.
 
     shape: its dimensions. dtype: its type by name. low, high: the range of a float tensor; None when it was not measured.
     wants_gradient: whether backward computes a gradient for it.
-    values: the elements of an integer or bool tensor, as they were when the operator was called first; else None.
+    values: the elements when the operator was called first, or a sample of them; None where they were not kept.
+    obeys: SORTED when each row is sorted, SHARES when it sums to 1, else "".
     """
 
     shape: tuple[int, ...]
@@ -27,6 +32,7 @@ class TensorSpec:
     low: float | None = field(default=None, compare=False, repr=False)
     high: float | None = field(default=None, compare=False, repr=False)
     values: np.ndarray | None = field(default=None, compare=False, repr=False)
+    obeys: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""Random numbers for a recorded operator: of its shapes and types, in the ranges that were recorded."""
+"""Numbers for a recorded operator: the recorded ones, else random ones of its shapes and types that obey what those obeyed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
-from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown
+from xpulab.operators.calls import FLOATS, SHARES, SORTED, Call, CurrentPlace, NamedType, TensorSpec, Unknown
 from xpulab.operators.recorder import OWNERS, results_of
 from xpulab.reference.bounds import BITS
 
@@ -80,15 +81,24 @@ def invoked(call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: C
 
 
 def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
-    if spec.dtype in FLOATS:
-        return rounded(_reals(spec, generator), spec.dtype)
+    drawn = _drawn(spec, generator)
+    if spec.obeys == SORTED:
+        drawn = np.sort(drawn, axis=-1)
+    elif spec.obeys == SHARES:
+        drawn = drawn / drawn.sum(axis=-1, keepdims=True)
+    return rounded(drawn, spec.dtype) if spec.dtype in FLOATS else drawn
+
+
+def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    """The recorded elements; where they were not kept, some of the sample, or of the range."""
     if spec.values is not None:
-        return spec.values.reshape(spec.shape)
-    if spec.dtype == "bool":
-        return generator.random(spec.shape) < 0.5
-    if spec.dtype.startswith(("int", "uint")):
-        low, high = int(spec.low or 0), int(spec.high or 0)
-        return generator.integers(low, high + 1, spec.shape).astype(spec.dtype)
+        is_whole = spec.values.size == math.prod(spec.shape)
+        values = spec.values.reshape(spec.shape) if is_whole else generator.choice(spec.values, spec.shape)
+        return values.astype("float64") if spec.dtype in FLOATS else values
+    if spec.dtype in FLOATS:
+        return _reals(spec, generator)
+    if spec.dtype == "bool" or (spec.dtype.startswith(("int", "uint")) and not math.prod(spec.shape)):
+        return (generator.random(spec.shape) < 0.5).astype(spec.dtype)
     raise NotReplayable(f"an argument is a tensor of type {spec.dtype}")
 
 

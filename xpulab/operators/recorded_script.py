@@ -86,7 +86,7 @@ class Steps:
         if self.taken == self._job["step"] - 1:
             from xpulab.operators import kernel_log, recorder
 
-            recording = kernel_log.logged() if self._job["wants"] == "kernels" else recorder.recording()
+            recording = kernel_log.logged() if self._job["wants"] == "kernels" else recorder.recording(recorder.BUDGET)
             self._recorder = ExitStack()
             self._found = self._recorder.enter_context(recording)
 

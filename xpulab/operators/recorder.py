@@ -20,7 +20,7 @@ import numpy as np
 import paddle
 from paddle import _C_ops, _legacy_C_ops
 
-from xpulab.operators.calls import FLOATS, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
+from xpulab.operators.calls import FLOATS, SHARES, SORTED, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
 
 METHODS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__div__", "__rdiv__", "__truediv__"),
@@ -34,7 +34,13 @@ OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Ten
 """By name what the operators are attributes of."""
 
 LARGEST_KEPT = 1 << 22
-"""The elements of the largest integer tensor whose values are kept; larger ones are replayed with their range."""
+"""The elements of the largest integer tensor whose values are kept; of larger ones a sample."""
+
+BUDGET = 2 << 30
+"""Bytes of real numbers that `xpulab shapes` keeps of a step; what comes later is drawn anew."""
+
+_OF_ONE = 1e-2
+"""How far a sum of shares may be from 1: they have 16 bits in some steps."""
 
 _FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(paddle.__file__)))  # not that of paddlenlp
 
@@ -47,14 +53,25 @@ def record(step: Callable[[], Any]) -> Recording:
 
 
 @contextmanager
-def recording() -> Iterator[list[Call]]:
-    """Record the operators that are called inside the block; at its end they are in the list."""
+def recording(budget: int = 0) -> Iterator[list[Call]]:
+    """Record the operators that are called inside the block; at its end they are in the list.
+
+    budget: bytes of real numbers that are kept, each call's when it is called first.
+    """
     calls, found = dict[tuple, Call](), list[Call]()
+    left = budget
+
+    def measured(spec: Any, tensor: Any) -> Any:
+        nonlocal left
+        kept = _measured(spec, tensor, left)
+        if isinstance(kept, TensorSpec) and kept.dtype in FLOATS and kept.values is not None:
+            left -= kept.values.nbytes
+        return kept
 
     def noted(owner: str, name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
         bare = _call(owner, name, arguments, named, lambda spec, _: spec)
         key = (owner, name, repr(bare.arguments), repr(bare.named), bare.amp)
-        call = calls.get(key) or replace(_call(owner, name, arguments, named, _with_range), caller=caller())
+        call = calls.get(key) or replace(_call(owner, name, arguments, named, measured), caller=caller())
         result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
         if not call.count:
             described = [_described(each, True) for each in results_of(call.is_in_place, arguments, result)]
@@ -142,19 +159,33 @@ def _described(value: Any, is_learning: bool) -> Any:
     return CurrentPlace() if "Place" in type(value).__name__ else Unknown(type(value).__name__)
 
 
-def _with_range(spec: Any, tensor: Any) -> Any:
-    """The specification with the range of the elements of this tensor, or the elements themselves if they are integers."""
+def _measured(spec: Any, tensor: Any, budget: int) -> Any:
+    """The specification with the elements of this tensor, where they are few or within the budget, else with what they obey."""
     if not isinstance(spec, TensorSpec) or not tensor.size:
         return spec
     with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
         plain = tensor.detach()
         if spec.dtype in FLOATS:
-            plain = plain.astype("float32")
-        elif not spec.dtype.startswith(("int", "uint", "bool")):
+            plain = plain if spec.dtype == "float64" else plain.astype("float32")
+            if tensor.size * (8 if spec.dtype == "float64" else 4) <= budget:
+                return replace(spec, values=plain.numpy().copy())
+            return replace(spec, low=float(plain.min()), high=float(plain.max()), obeys=_obeyed(plain))
+        if not spec.dtype.startswith(("int", "uint", "bool")):
             return spec
-        elif tensor.size <= LARGEST_KEPT:
+        if tensor.size <= LARGEST_KEPT:
             return replace(spec, values=plain.numpy().copy())
-        return spec if spec.dtype == "bool" else replace(spec, low=float(plain.min()), high=float(plain.max()))
+        sample = plain.flatten()[:: -(-tensor.size // LARGEST_KEPT)]
+        return replace(spec, values=sample.numpy().copy(), obeys="" if spec.dtype == "bool" else _obeyed(plain))
+
+
+def _obeyed(plain: Any) -> str:
+    """What all rows of a tensor have in common, besides their range."""
+    if not plain.ndim or plain.shape[-1] < 2:
+        return ""
+    if bool((plain[..., 1:] >= plain[..., :-1]).all()):
+        return SORTED
+    is_share = str(plain.dtype).startswith("paddle.float") and bool((plain >= 0).all())
+    return SHARES if is_share and bool(((plain.sum(axis=-1) - 1).abs() < _OF_ONE).all()) else ""
 
 
 def _amp() -> Amp:

@@ -28,7 +28,7 @@ from xpulab.operators.calls import FLOATS, Call
 from xpulab.operators.inputs import NotReplayable, arrays_of, invoked, numbers_of, rounded, tensor_of
 from xpulab.operators.recorder import has_elements_or_is_empty
 from xpulab.operators.reference import CPU, reference_for
-from xpulab.reference.bounds import BITS
+from xpulab.reference.bounds import BITS, long_sum
 
 LARGEST = 1 << 28
 """The elements of all tensors of an operator that is compared; larger ones are listed, and not compared."""
@@ -40,6 +40,10 @@ RANDOM = (
     *("empty", "empty_like"),
 )
 """Operators whose results are not determined by their arguments."""
+
+
+class BackwardFailed(RuntimeError):
+    """Paddle's gradient of an operator raised this."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,11 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         largest, control = tolerances.judge(values, expected, bounds)
         result = replace(result, value=largest, value_control=control)
     added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
-    return _with_gradient(result, attempt, arrays, reference, bits - math.log2(added), seed, seconds)
+    return _with_gradient(result, attempt, arrays, reference, bits, added, seed, seconds)
 
 
 def _with_gradient(
-    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: float, seed: int, seconds: float
+    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: int, added: float, seed: int, seconds: float
 ) -> Result:
     inputs = [
         place
@@ -157,18 +161,32 @@ def _with_gradient(
     results = [attempt.results[place] for place in outputs]
     types = [str(each.dtype).rsplit(".", maxsplit=1)[-1] for each in results]
     upstream = [rounded(generator.standard_normal(each.shape), dtype) for each, dtype in zip(results, types, strict=True)]
-    given = [tensor_of(each, dtype) for each, dtype in zip(upstream, types, strict=True)]
-    try:
-        slopes = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
-    except Exception as error:
-        return replace(result, error=f"backward: {format_error(error)}")
-    gradients = {
-        place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
-        for place, slope in zip(inputs, slopes, strict=True)
-    }
+
+    def gradients_for(weights: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        given = [tensor_of(weights[place], dtype) for place, dtype in zip(outputs, types, strict=True)]
+        wanted = [attempt.arguments[place] for place in inputs]
+        try:
+            slopes = paddle.grad(results, wanted, given, retain_graph=True, allow_unused=True)
+        except Exception as error:
+            raise BackwardFailed(format_error(error)) from error
+        return {
+            place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
+            for place, slope in zip(inputs, slopes, strict=True)
+        }
+
     point = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
-    largest, control = differences.judge(point, gradients, bits, generator, seconds)
-    return replace(result, gradient=largest, gradient_control=control)
+    largest = max(each.size for each in (*upstream, *arrays))
+    lengths = {place: largest / max(1, arrays[place].size) if bits >= BITS["float32"] else 1.0 for place in inputs}
+    kept = {place: bits - math.log2(max(added, long_sum(length))) for place, length in lengths.items()}
+    try:
+        ratio, control = differences.judge(point, gradients_for, kept, generator, seconds)
+    except BackwardFailed as problem:
+        return replace(result, error=f"backward: {problem}")
+    except Exception as error:
+        return replace(result, reason=N_("no slope of the reference: {error}", error=first_line(error)))
+    if ratio is None:
+        result = replace(result, reason=N_("a gradient has no slope to be compared with: all results are at a kink"))
+    return replace(result, gradient=ratio, gradient_control=control)
 
 
 def _falls_back(call: Call, arrays: list[np.ndarray]) -> bool:
