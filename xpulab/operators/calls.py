@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from xpulab.operators.work import BACKWARD, Program, work_of
+
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 """The types of real numbers that are replayed."""
 
@@ -70,6 +72,7 @@ class Call:
     arguments, named: as Paddle's Python code gave them, with TensorSpec in place of tensors, in lists and tuples too.
     results: what it returned, in order, None for what is no tensor. amp: the mixed precision that it was called with.
     count: how often it was called. caller: file and line of the code outside Paddle that called it first.
+    program: what it runs, where it runs a compiled program.
     """
 
     owner: str
@@ -80,6 +83,7 @@ class Call:
     amp: Amp = Amp()
     count: int = 1
     caller: str = ""
+    program: Program | None = None
 
     @property
     def operator(self) -> str:
@@ -90,6 +94,15 @@ class Call:
     def is_in_place(self) -> bool:
         """Whether the operator writes its result to its first argument."""
         return self.name in ("_setitem_dygraph", "copy_") or (self.name.endswith("_") and not self.name.endswith("__"))
+
+    @property
+    def work(self) -> tuple[float, float]:
+        """The floating-point operations of forward, and of the gradients."""
+        if self.program:
+            return self.program.work, 0.0
+        tensors = self.tensors()
+        forward = work_of(self.operator, [spec.shape for spec in tensors], [spec.shape for spec in self.results if spec])
+        return forward, BACKWARD * forward if any(spec.wants_gradient for spec in tensors) and not self.is_in_place else 0.0
 
     def tensors(self) -> list[TensorSpec]:
         """The tensor arguments in their order, also those within lists."""

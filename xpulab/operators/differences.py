@@ -85,11 +85,11 @@ class Slopes:
         """The slope on this line, of all results that are not bent."""
         return float(sum((weights * line.slopes[key]).sum() for key, weights in self.upstream.items()))
 
-    def noise(self, place: int) -> float:
-        """The rounding of differences in double precision."""
+    def size(self, place: int) -> float:
+        """The sum of upstream * results without signs: the slope of terms that cancel, for a step of their size."""
         here = self._results(place, self.arrays[place])
         sizes = [np.abs(weights * here[key]) for key, weights in self.upstream.items()]
-        return _NOISE / _STEP * float(sum(each[np.isfinite(each)].sum() for each in sizes))
+        return float(sum(each[np.isfinite(each)].sum() for each in sizes))
 
     def scale_along(self, line: Line, generator: np.random.Generator) -> float:
         """By how much the slope changes when every input and weight changes by its own size, in a random direction."""
@@ -111,7 +111,7 @@ class Slopes:
 
     def _results(self, place: int, array: np.ndarray) -> list[np.ndarray]:
         given = [*self.arrays[:place], array, *self.arrays[place + 1 :]]
-        return [each for each in self.reference.function(given) if each is not None]
+        return [each for each in self.reference.near(given, self.arrays) if each is not None]
 
 
 def judge(
@@ -124,8 +124,8 @@ def judge(
     """The largest error / tolerance of these gradients, and of gradients that are wrong on purpose.
 
     gradients_for: takes upstream, returns gradients by the place of the argument. bits: those of each, after long sums.
-    seconds: how long the reference takes; a slow one gets one direction. Results at a kink count nowhere: both are None where
-    all of them are.
+    seconds: how long the reference takes; a slow one gets one direction. Results at a kink count nowhere; both are None where
+    all of them are, or where rounding may be as large as the gradient.
     """
     blocks = 1 if seconds > _SLOW_SECONDS else _BLOCKS
     gradients, lines, is_usable = gradients_for(point.upstream), [], {}
@@ -149,7 +149,8 @@ def judge(
         for line in lines
         if (line.direction * is_usable[line.place]).any()
     ]
-    return max((error for error, _ in judged), default=None), min((control for _, control in judged), default=None)
+    told = [(error, control) for error, control in judged if error > 1 or control > 1]
+    return max((error for error, _ in told), default=None), min((control for _, control in told), default=None)
 
 
 def _sizes(array: np.ndarray) -> np.ndarray:
@@ -177,6 +178,7 @@ def _judge_line(
     rounding = FACTOR * 2.0 ** -min(bits, FEWEST_BITS_OF_DIFFERENCES)
     limit = rounding * abs(measured) + _LEAST
     if abs(measured - slope) > limit:
-        limit += point.noise(line.place) + rounding * max(point.scale_along(line, generator) for _ in range(2))
+        limit += max(rounding, _NOISE / _STEP) * point.size(line.place)
+        limit += rounding * max(point.scale_along(line, generator) for _ in range(2))
     wrong = _WRONG_SHARE * measured if measured else float(np.square(line.direction).sum())
     return min(abs(measured - slope) / limit, WRONG), min(abs(wrong - slope) / limit, WRONG)

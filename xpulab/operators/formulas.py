@@ -21,7 +21,7 @@ from xpulab.operators.movements import MOVEMENTS
 from xpulab.reference import operators
 from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS
 
-Kind = Literal["exact", "positive", "smooth", "rows"]
+Kind = Literal["exact", "positive", "smooth", "composed", "rows"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Formula:
     function: takes the operator's arguments, returns an array or a tuple of arrays, None for a result that is not compared.
     kind: how errors are bounded. "exact": results are elements of the inputs, or integers. "positive": the function of absolute
     values is the sum of the absolute terms. "smooth": by how results change when the inputs change a little.
-    "rows": the same for functions with sums in them, whose rounding grows with their length.
+    "composed": the same, of terms as large as 1 and as the input, which may cancel. "rows": as "smooth" for functions with sums
+    in them, whose rounding grows with their length.
     """
 
     function: Callable[..., Any]
@@ -60,6 +61,8 @@ def _single(number: float) -> float:
 
 _WITH_ATTRIBUTES = ("pow", "scale", "clip", "gelu", "softplus")
 """Kernels whose functions in the table of operators are those of one value of their attributes."""
+_CANCEL = ("log_sigmoid",)
+"""Those whose tails are differences of larger numbers in single precision."""
 _METHODS = {
     **{"sub": "subtract", "mul": "multiply", "truediv": "divide", "div": "divide", "radd": "add", "rmul": "multiply"},
     **{"eq": "equal", "ne": "not_equal", "lt": "less_than", "le": "less_equal", "gt": "greater_than", "ge": "greater_equal"},
@@ -77,10 +80,10 @@ def _from_the_table() -> None:
     """The operators of one and of two numbers. Those that only choose among their inputs, or have no slope, are exact."""
     for name, function in FUNCTIONS.items():
         if function.kernel not in _WITH_ATTRIBUTES:
-            kind: Kind = "exact" if name in ("abs", "relu") else "smooth"
+            kind: Kind = "exact" if name in ("abs", "relu") else "composed" if name in _CANCEL else "smooth"
             _register(kind, dict.fromkeys((name, function.kernel), _named(function.value)))
     for name, pair in reversed(PAIRS.items()):  # the first one of a kernel is the plain one
-        kind = "exact" if pair.slopes is None or name in ("maximum", "minimum") else "smooth"
+        kind = "exact" if (pair.slopes is None and name != "remainder") or name in ("maximum", "minimum") else "smooth"
         _register(kind, {pair.kernel: _named(pair.value)})
     FORMULAS.update({method: FORMULAS[name] for method, name in _METHODS.items()})
 
@@ -98,12 +101,18 @@ _register(
     "smooth",
     {
         **{"scale": _scale, "clip": np.clip},
-        "gelu": lambda x, approximate=False: FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x),
         "swiglu": lambda x, y=None: PAIRS["swiglu"].value(*(np.split(x, 2, axis=-1) if y is None else (x, y))),
         "rsub": lambda x, y: y - x,
         "pow": lambda x, y: np.asarray(x) ** y,
     },
 )
+
+
+def _gelu(x: Any, approximate: bool = False) -> Any:
+    return FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x)
+
+
+_register("composed", {"gelu": _gelu})
 
 # -------------------------------------------------------------------------------------------------------- types and numbers
 

@@ -18,6 +18,9 @@ LARGEST = 4.0
 
 _SPREADS = 3.0
 
+ORDERED = ("argsort", "topk", "kthvalue", "mode", "median", "nanmedian", "argmax", "argmin", "max_pool2d_with_index")
+"""Operators that order the elements of their first argument: which of two equal ones is first is not determined."""
+
 
 class NotReplayable(ValueError):
     """An argument cannot be made again."""
@@ -29,7 +32,20 @@ def arrays_of(call: Call, seed: int) -> list[np.ndarray]:
     Raises NotReplayable for a tensor of another type than numbers and bool.
     """
     generator = np.random.default_rng(seed)
-    return [_array(spec, generator) for spec in call.tensors()]
+    first, *others = [_array(spec, generator) for spec in call.tensors()] or [None]
+    if call.operator in ORDERED:
+        first = _distinct(call.tensors()[0], generator)
+    return [] if first is None else [first, *others]
+
+
+def _distinct(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    """Different numbers in any order, as far as the type has so many."""
+    numbers = generator.permutation(math.prod(spec.shape)).reshape(spec.shape)
+    return (
+        rounded(LARGEST * (2 * numbers / max(1, numbers.size) - 1), spec.dtype)
+        if spec.dtype in FLOATS
+        else numbers.astype(spec.dtype)
+    )
 
 
 def rounded(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -21,6 +21,7 @@ import paddle
 from paddle import _C_ops, _legacy_C_ops
 
 from xpulab.operators.calls import FLOATS, SHARES, SORTED, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
+from xpulab.operators.work import Program, running_program
 
 METHODS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__div__", "__rdiv__", "__truediv__"),
@@ -32,6 +33,9 @@ METHODS = (
 
 OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Tensor": paddle.Tensor}
 """By name what the operators are attributes of."""
+
+PROGRAMS = ("run_program", "pir_run_program")
+"""Operators that run a program of paddle.jit.to_static."""
 
 LARGEST_KEPT = 1 << 22
 """The elements of the largest integer tensor whose values are kept; of larger ones a sample."""
@@ -69,9 +73,13 @@ def recording(budget: int = 0) -> Iterator[list[Call]]:
         return kept
 
     def noted(owner: str, name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
+        if not paddle.in_dynamic_mode():  # to_static compiles
+            return function(*arguments, **named)
         bare = _call(owner, name, arguments, named, lambda spec, _: spec)
         key = (owner, name, repr(bare.arguments), repr(bare.named), bare.amp)
         call = calls.get(key) or replace(_call(owner, name, arguments, named, measured), caller=caller())
+        if name in PROGRAMS and not call.count:
+            call = replace(call, program=running_program() or Program(1, 0.0))
         result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
         if not call.count:
             described = [_described(each, True) for each in results_of(call.is_in_place, arguments, result)]

@@ -140,8 +140,13 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
     else:
         bounds = tolerances.bounds(reference, arrays, results, types, bits, source_bits, seed)
-        largest, control = tolerances.judge(values, expected, bounds)
-        result = replace(result, value=largest, value_control=control)
+        largest, control = tolerances.judge(values, expected, bounds, types)
+        if largest <= 1 >= control and any(each.size for each in values):
+            result = replace(result, reason=N_("rounding may be as large as its results"))
+        else:
+            result = replace(result, value=largest, value_control=control)
+        if any((np.isinf(value) & np.isfinite(want)).any() for value, want in zip(values, expected, strict=True)):
+            return replace(result, reason=N_("no gradient of what leaves its type"))
     added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
     return _with_gradient(result, attempt, arrays, reference, bits, added, seed, seconds)
 
@@ -172,6 +177,7 @@ def _with_gradient(
         return {
             place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
             for place, slope in zip(inputs, slopes, strict=True)
+            if slope is not None or reference.name != CPU  # Paddle has none for targets of some losses
         }
 
     point = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
@@ -185,7 +191,9 @@ def _with_gradient(
     except Exception as error:
         return replace(result, reason=N_("no slope of the reference: {error}", error=first_line(error)))
     if ratio is None:
-        result = replace(result, reason=N_("a gradient has no slope to be compared with: all results are at a kink"))
+        result = replace(
+            result, reason=N_("its gradient has no slope to be compared with: its results are at a kink, or rounded to it")
+        )
     return replace(result, gradient=ratio, gradient_control=control)
 
 
