@@ -29,6 +29,7 @@ _BLOCKS, _STEP, _SLOW_SECONDS = 4, 1e-5, 0.05
 _CHANGE, _WRONG_SHARE, _LEAST = 1e-3, 0.75, 1e-30
 _BENT = 1e-3
 """The share of a step's change by which a result may leave the straight line; beyond it there is a kink, or a pole."""
+_OF_MASKS = 1e18
 _SAMPLE, _LEAST_OF_TYPICAL = 1 << 16, 0.1
 _NOISE = 2.0**-50
 """The rounding of a result in double precision, with what led to it."""
@@ -154,11 +155,12 @@ def judge(
 
 
 def _sizes(array: np.ndarray) -> np.ndarray:
-    """By element how far it may move: by its own size, or by a share of a typical one."""
+    """By element how far it may move: by its own size, or by a share of a typical one; masks do not move."""
     sample = np.abs(array.reshape(-1)[:: max(1, array.size // _SAMPLE)])
     sample = sample[np.isfinite(sample) & (sample > 0)]
-    sizes = np.maximum(np.abs(array), _LEAST_OF_TYPICAL * (np.median(sample) if sample.size else 1.0))
-    return np.where(np.isfinite(sizes), sizes, 1.0)
+    typical = min(1.0, float(np.median(sample))) if sample.size else 1.0
+    sizes = np.maximum(np.abs(array), _LEAST_OF_TYPICAL * typical)
+    return np.where(sizes < _OF_MASKS, sizes, 0.0)
 
 
 def _directions(gradient: np.ndarray, sizes: np.ndarray, blocks: int, generator: np.random.Generator) -> Any:

@@ -125,6 +125,10 @@ def _of_type(array: Any, dtype: Any) -> np.ndarray:
     return np.asarray(array).astype(bool if name == "bool" else "float64")
 
 
+def _full(shape: Any, value: Any, dtype: Any, _place: Any) -> Any:
+    return _of_type(np.full([int(each) for each in shape], value), dtype)
+
+
 def _arange(start: Any, end: Any, step: Any, dtype: Any, *_others: Any) -> Any:
     first, last, by = (np.asarray(each).reshape(-1)[0] for each in (start, end, step))
     return _of_type(np.arange(first, last, by), dtype)
@@ -134,7 +138,7 @@ _register(
     "exact",
     {
         "cast": _of_type,
-        "full": lambda shape, value, dtype, *_others: _of_type(np.full([int(each) for each in shape], value), dtype),
+        "full": lambda *given: _full(*given[-4:]),  # full_ has the result before them
         "full_like": lambda x, value, dtype, *_others: _of_type(np.full(np.shape(x), value), dtype),
         "arange": _arange,
     },
@@ -216,9 +220,15 @@ def _cross_entropy(
     return probabilities, np.where(counted, loss, 0.0)
 
 
+def _log_loss(chance: Any, label: Any, epsilon: float) -> Any:
+    return -label * np.log(chance + epsilon) - (1 - label) * np.log(1 - chance + epsilon)
+
+
+_register("composed", {"log_loss": _log_loss})
 _register(
     "rows",
     {
+        "clip_by_norm": lambda x, largest: x * (largest / max(largest, float(np.sqrt(np.square(x).sum())))),
         "softmax": lambda x, axis=-1, *_others: operators.softmax(x, axis),
         "log_softmax": lambda x, axis=-1, *_others: operators.log_softmax(x, axis),
         "logsumexp": _reduction("logsumexp"),

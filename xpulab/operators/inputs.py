@@ -74,6 +74,15 @@ def numbers_of(tensor: paddle.Tensor) -> np.ndarray:
     return array.astype("float64") if array.dtype.kind == "f" else array
 
 
+def dense(gradient: paddle.Tensor, shape: tuple[int, ...]) -> np.ndarray:
+    """As numbers_of(), of a gradient that may hold only some rows of this shape, some of them several times."""
+    if not gradient.is_selected_rows():
+        return numbers_of(gradient)
+    whole = np.zeros(shape)
+    np.add.at(whole, gradient.rows(), gradient.numpy().astype("float64"))
+    return whole
+
+
 def invoked(call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: Callable[[str], str] = str) -> list[Any]:
     """Call the operator with these tensors; its results as a flat list.
 

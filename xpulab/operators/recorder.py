@@ -153,7 +153,7 @@ def _operators(label: str, owner: Any) -> list[tuple[str, Callable]]:
 def _described(value: Any, is_learning: bool) -> Any:
     """The argument, with a TensorSpec in place of a tensor."""
     if isinstance(value, paddle.Tensor):
-        if not has_elements_or_is_empty(value) or value.is_dist():
+        if not value.is_dense():
             return Unknown("distributed tensor" if value.is_dist() else "tensor that is not dense")
         return TensorSpec(tuple(value.shape), _name_of_type(value.dtype), is_learning and not value.stop_gradient)
     if isinstance(value, slice):
@@ -171,6 +171,8 @@ def _measured(spec: Any, tensor: Any, budget: int) -> Any:
     """The specification with the elements of this tensor, where they are few or within the budget, else with what they obey."""
     if not isinstance(spec, TensorSpec) or not tensor.size:
         return spec
+    if not tensor._is_initialized():  # for the result
+        return replace(spec, values=np.zeros(spec.shape, "float32" if spec.dtype in FLOATS else spec.dtype))
     with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
         plain = tensor.detach()
         if spec.dtype in FLOATS:

@@ -25,7 +25,7 @@ from xpulab.checks.compare import first_line, format_error
 from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
-from xpulab.operators.inputs import NotReplayable, arrays_of, invoked, numbers_of, rounded, tensor_of
+from xpulab.operators.inputs import NotReplayable, arrays_of, dense, invoked, numbers_of, rounded, tensor_of
 from xpulab.operators.recorder import has_elements_or_is_empty
 from xpulab.operators.reference import CPU, reference_for
 from xpulab.reference.bounds import BITS, long_sum
@@ -96,6 +96,8 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
         result = replace(result, falls_back=_falls_back(call, arrays))
     if call.operator in RANDOM:
         return replace(result, reason=N_("its results are random or undefined"))
+    if any(np.iscomplexobj(each) for each in found):
+        return replace(result, reason=N_("its results are complex numbers"))
     return _compared(result, attempt, arrays, found, seed, device)
 
 
@@ -175,7 +177,7 @@ def _with_gradient(
         except Exception as error:
             raise BackwardFailed(format_error(error)) from error
         return {
-            place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
+            place: np.zeros(arrays[place].shape) if slope is None else dense(slope, arrays[place].shape)
             for place, slope in zip(inputs, slopes, strict=True)
             if slope is not None or reference.name != CPU  # Paddle has none for targets of some losses
         }
