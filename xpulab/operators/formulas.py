@@ -21,7 +21,7 @@ from xpulab.operators.movements import MOVEMENTS
 from xpulab.reference import operators
 from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS
 
-Kind = Literal["exact", "positive", "smooth", "composed", "rows"]
+Kind = Literal["exact", "positive", "smooth", "composed", "rows", "shares"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Formula:
     function: takes the operator's arguments, returns an array or a tuple of arrays, None for a result that is not compared.
     kind: how errors are bounded. "exact": results are elements of the inputs, or integers. "positive": the function of absolute
     values is the sum of the absolute terms. "smooth": by how results change when the inputs change a little.
-    "composed": the same, of terms as large as 1 and as the input, which may cancel. "rows": as "smooth" for functions with sums
-    in them, whose rounding grows with their length.
+    "composed": the same, of terms as large as 1 and as the input, which may cancel. "rows": the same
+    for functions with sums in them, whose rounding grows with their length. "shares": those whose small results are as exact.
     """
 
     function: Callable[..., Any]
@@ -126,6 +126,8 @@ def _of_type(array: Any, dtype: Any) -> np.ndarray:
 
 
 def _full(shape: Any, value: Any, dtype: Any, _place: Any) -> Any:
+    if isinstance(value, str):
+        value = float(value) if dtype == NamedType("float64") else _single(float(value))
     return _of_type(np.full([int(each) for each in shape], value), dtype)
 
 
@@ -229,7 +231,6 @@ _register(
     "rows",
     {
         "clip_by_norm": lambda x, largest: x * (largest / max(largest, float(np.sqrt(np.square(x).sum())))),
-        "softmax": lambda x, axis=-1, *_others: operators.softmax(x, axis),
         "log_softmax": lambda x, axis=-1, *_others: operators.log_softmax(x, axis),
         "logsumexp": _reduction("logsumexp"),
         "layer_norm": _layer_norm,
@@ -237,6 +238,8 @@ _register(
         "cross_entropy_with_softmax": _cross_entropy,
     },
 )
+
+_register("shares", {"softmax": lambda x, axis=-1, *_others: operators.softmax(x, axis)})
 
 # ----------------------------------------------------------------------------------------------------------------- optimizer
 

@@ -17,12 +17,12 @@ _SHARE_OF_HALVES = 1 / 8
 WRONG = 1e12
 """The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""
 
-_FACTORS = {"positive": 1, "smooth": 2, "composed": 2, "rows": 2}
+_FACTORS = {"positive": 1, "smooth": 2, "composed": 2, "rows": 2, "shares": 2}
 """By kind of formula how many operations in a row are rounded."""
-_WITH_SUMS = ("positive", "rows")
+_WITH_SUMS = ("positive", "rows", "shares")
 _UNKNOWN = 4.0
 """For kernels without a formula: how often they round is unknown, and attributes are rounded in one type only."""
-_DRAWS, _CHANGE = 2, 1e-6
+_DRAWS, _CHANGE, _LARGEST_TERM = 2, 1e-6, 100.0
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.38e38, "float32": 3.4e38}
 """By type beyond which number a result may be infinite."""
 
@@ -99,9 +99,11 @@ def _scales(reference: Any, arrays: list[np.ndarray], expected: list[np.ndarray]
         return [np.abs(np.asarray(each)) for each in reference.function(changed) if each is not None]
     generator = np.random.default_rng([seed, 2])
     scales = [np.abs(want).astype("float64") for want in expected]
-    if reference.kind == "composed" or (reference.kind, reference.name) == ("rows", CPU):
-        terms = [1 + np.abs(arrays[place]) for place in reals[:1]]  # of an activation that may cancel
-        scales = [scale + sum(each for each in terms if each.shape == scale.shape) for scale in scales]
+    if reference.kind in ("composed", "rows"):
+        for place in reals[:1]:
+            terms = 1 + np.minimum(np.abs(arrays[place]), _LARGEST_TERM)
+            most = terms.max(initial=0.0) if reference.name == NUMPY else 0.0
+            scales = [scale + (terms if terms.shape == scale.shape else most) for scale in scales]
     if reference.name == CPU:  # of products and sums the absolute terms
         positive = [np.abs(array) if place in reals else array for place, array in enumerate(arrays)]
         sums = [np.abs(np.asarray(each)) for each in reference.near(positive, arrays) if each is not None]

@@ -6,8 +6,16 @@ import paddle.nn.functional as F
 
 paddle.seed(1)
 net = nn.Sequential(
-    nn.Conv2D(3, 8, 3, padding=1), nn.BatchNorm2D(8), nn.ELU(), nn.MaxPool2D(2), nn.GroupNorm(4, 8), nn.Hardswish(),
-    nn.AdaptiveAvgPool2D(1), nn.Flatten(), nn.Dropout(0.1), nn.Linear(8, 10),
+    nn.Conv2D(3, 8, 3, padding=1),
+    nn.BatchNorm2D(8),
+    nn.ELU(),
+    nn.MaxPool2D(2),
+    nn.GroupNorm(4, 8),
+    nn.Hardswish(),
+    nn.AdaptiveAvgPool2D(1),
+    nn.Flatten(),
+    nn.Dropout(0.1),
+    nn.Linear(8, 10),
 )
 rate = paddle.optimizer.lr.LinearWarmup(paddle.optimizer.lr.CosineAnnealingDecay(1e-3, T_max=20), 3, 0.0, 1e-3)
 optimizer = paddle.optimizer.AdamW(rate, parameters=net.parameters(), weight_decay=0.05, multi_precision=True)

@@ -6,7 +6,9 @@ import paddle.nn.functional as F
 from paddle.vision import ops
 
 paddle.seed(0)
-trunk = nn.Sequential(nn.Conv2D(3, 8, 3, stride=2, padding=1), nn.BatchNorm2D(8), nn.Silu(), nn.Conv2D(8, 8, 3, padding=1), nn.PReLU())
+trunk = nn.Sequential(
+    nn.Conv2D(3, 8, 3, stride=2, padding=1), nn.BatchNorm2D(8), nn.Silu(), nn.Conv2D(8, 8, 3, padding=1), nn.PReLU()
+)
 shared, of_class, of_box = nn.Linear(8 * 9, 16), nn.Linear(16, 3), nn.Linear(16, 4)
 parameters = [parameter for part in (trunk, shared, of_class, of_box) for parameter in part.parameters()]
 optimizer = paddle.optimizer.Momentum(0.01, parameters=parameters)

@@ -9,7 +9,11 @@ make = nn.Sequential(
     nn.Conv2DTranspose(8, 16, 4), nn.BatchNorm2D(16), nn.ReLU(), nn.Conv2DTranspose(16, 1, 4, stride=2, padding=1), nn.Tanh()
 )
 judge = nn.Sequential(
-    nn.Conv2D(1, 8, 4, stride=2, padding=1), nn.LeakyReLU(0.2), nn.Dropout(0.3), nn.Flatten(), nn.utils.spectral_norm(nn.Linear(128, 1))
+    nn.Conv2D(1, 8, 4, stride=2, padding=1),
+    nn.LeakyReLU(0.2),
+    nn.Dropout(0.3),
+    nn.Flatten(),
+    nn.utils.spectral_norm(nn.Linear(128, 1)),
 )
 of_make = paddle.optimizer.Adam(2e-4, beta1=0.5, parameters=make.parameters())
 of_judge = paddle.optimizer.RMSProp(2e-4, parameters=judge.parameters())

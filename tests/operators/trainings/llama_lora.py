@@ -15,7 +15,13 @@ with open("settings.yaml") as file:
     settings = yaml.safe_load(file)
 paddle.seed(0)
 config = LlamaConfig(
-    vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32
+    vocab_size=64,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=32,
 )
 adapter = LoRAConfig(target_modules=[".*q_proj.*", ".*v_proj.*"], r=settings["r"], lora_alpha=8, dtype="float32")
 model = LoRAModel(LlamaForCausalLM(config), adapter)

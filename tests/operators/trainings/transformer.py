@@ -10,7 +10,9 @@ def train():
     dist.init_parallel_env()
     paddle.seed(0)
     patches, head = nn.Conv2D(3, 32, 4, stride=4), nn.Linear(32, 5)
-    layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, activation="gelu", normalize_before=True), 2)
+    layers = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, activation="gelu", normalize_before=True), 2
+    )
     layers = paddle.DataParallel(layers) if dist.get_world_size() > 1 else layers
     parameters = [parameter for part in (patches, layers, head) for parameter in part.parameters()]
     optimizer = paddle.optimizer.Lamb(1e-3, parameters=parameters)
