@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Slopes:
         slopes, is_bent = {}, {}
         array = self.arrays[place]
         ahead, behind = (self._results(place, array + step * direction) for step in (_STEP, -_STEP))
-        here = self._results(place, array)
+        here = self._here
         with np.errstate(all="ignore"):
             for key in self.upstream:
                 change = np.asarray(ahead[key] - behind[key], dtype="float64") / 2
@@ -86,10 +87,9 @@ class Slopes:
         """The slope on this line, of all results that are not bent."""
         return float(sum((weights * line.slopes[key]).sum() for key, weights in self.upstream.items()))
 
-    def size(self, place: int) -> float:
+    def size(self) -> float:
         """The sum of upstream * results without signs: the slope of terms that cancel, for a step of their size."""
-        here = self._results(place, self.arrays[place])
-        sizes = [np.abs(weights * here[key]) for key, weights in self.upstream.items()]
+        sizes = [np.abs(weights * self._here[key]) for key, weights in self.upstream.items()]
         return float(sum(each[np.isfinite(each)].sum() for each in sizes))
 
     def scale_along(self, line: Line, generator: np.random.Generator) -> float:
@@ -109,6 +109,10 @@ class Slopes:
             for key, is_bent in line.is_bent.items():
                 upstream[key] = np.where(is_bent, 0.0, upstream[key])
         return replace(self, upstream=upstream)
+
+    @cached_property
+    def _here(self) -> list[np.ndarray]:
+        return [each for each in self.reference.function(self.arrays) if each is not None]
 
     def _results(self, place: int, array: np.ndarray) -> list[np.ndarray]:
         given = [*self.arrays[:place], array, *self.arrays[place + 1 :]]
@@ -180,7 +184,7 @@ def _judge_line(
     rounding = FACTOR * 2.0 ** -min(bits, FEWEST_BITS_OF_DIFFERENCES)
     limit = rounding * abs(measured) + _LEAST
     if abs(measured - slope) > limit:
-        limit += max(rounding, _NOISE / _STEP) * point.size(line.place)
+        limit += max(rounding, _NOISE / _STEP) * point.size()
         limit += rounding * max(point.scale_along(line, generator) for _ in range(2))
     wrong = _WRONG_SHARE * measured if measured else float(np.square(line.direction).sum())
     return min(abs(measured - slope) / limit, WRONG), min(abs(wrong - slope) / limit, WRONG)

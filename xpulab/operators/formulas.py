@@ -108,7 +108,7 @@ _register(
 )
 
 
-def _gelu(x: Any, approximate: bool = False) -> Any:
+def _gelu(x: Any, approximate: bool = False, *_others: Any) -> Any:
     return FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x)
 
 
