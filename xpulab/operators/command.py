@@ -33,14 +33,7 @@ _DECIDED_BY = {
     "the reference is the same kernel": "training in float32",
 }
 """By the start of a reason why something was not compared what would let it be."""
-_LAUNCHERS = (
-    "paddle.distributed.launch",
-    "fleetrun",
-    "torchrun",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "mpirun",
-)
+_LAUNCHERS = ("paddle.distributed.launch", "torch.distributed.run", "fleetrun", "torchrun", "mpirun")
 _END_SECONDS = 10.0
 _CHILD = Path(__file__).with_name("recorded_script.py")
 
@@ -62,11 +55,6 @@ class Request:
     is_module: bool = False
     is_launched: bool = False
     is_eager: bool = False
-
-    @property
-    def command(self) -> str:
-        """The command that starts the script alone."""
-        return " ".join(["python", *(["-m"] if self.is_module else []), self.script, *self.arguments])
 
 
 def started_by(words: Sequence[str], is_module: bool) -> dict[str, Any]:
@@ -163,15 +151,13 @@ def _summary(report: dict[str, Any]) -> list[str]:
         lines += [f"not compared, {_percent(share)} of the work: {reason}" for reason, share in report["missing"].items()]
         decided = [remedy for start, remedy in _DECIDED_BY.items() if any(each.startswith(start) for each in report["missing"])]
         lines.append(
-            "what would decide it: " + "; ".join(decided or ["another --step, or a smaller model with the same operators"])
+            "what would decide it: " + ("; ".join(decided) or "another --step, or a smaller model of the same operators")
         )
     names = [f"{counted[name]} {name}" for name in ("operators", "right", "wrong", "not compared") if name in counted]
     shares = f"{_percent(report['calls'])} of the calls and {_percent(report['work'])} of the floating-point work were compared"
     verdict = {"wrong": "NOT right", "right": "no operator is wrong"}.get(report["verdict"], "undecided")
-    return [
-        *lines,
-        f"step {report['step']} of {report['script']} on {report['device']}: {', '.join(names)}; {shares}: {verdict}",
-    ]
+    step = f"step {report['step']} of {report['script']} on {report['device']}"
+    return [*lines, f"{step}: {', '.join(names)}; {shares}: {verdict}"]
 
 
 def _percent(share: float) -> str:
@@ -220,7 +206,8 @@ def _report(request: Request, ended: int | None, result: Path) -> dict[str, Any]
         raise InputError(f"{script}: its process ended with status {ended} before step {step} was compared")
     found = json.loads(result.read_text(encoding="utf-8"))
     if found["status"] == "raised":
-        remedy = f"first make this run: {request.command}"
+        start = ["python", *(["-m"] if request.is_module else []), script, *request.arguments]
+        remedy = f"first make this run: {' '.join(start)}"
         if "no known parent package" in found["detail"]:
             remedy = f"it is part of a package: xpulab shapes -m {'.'.join(Path(script).with_suffix('').parts)}"
         elif request.is_launched:

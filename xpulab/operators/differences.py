@@ -102,14 +102,6 @@ class Slopes:
         other = Slopes(self.reference, [moved(array) for array in self.arrays], weights)
         return abs(other.along(other.line(line.place, line.direction)) - self.along(line)) / _CHANGE
 
-    def without(self, lines: list[Line]) -> Slopes:
-        """The same with no weight for the results that are bent on one of these lines."""
-        upstream = dict(self.upstream)
-        for line in lines:
-            for key, is_bent in line.is_bent.items():
-                upstream[key] = np.where(is_bent, 0.0, upstream[key])
-        return replace(self, upstream=upstream)
-
     @cached_property
     def _here(self) -> list[np.ndarray]:
         return [each for each in self.reference.function(self.arrays) if each is not None]
@@ -145,7 +137,8 @@ def judge(
         usable = np.where(is_usable[place], gradient, 0.0)
         for direction in _directions(usable, sizes * is_usable[place], min(blocks, gradient.size), generator):
             lines.append(point.line(place, direction))
-    straight = point.without(lines)
+    bent = {key: np.any([line.is_bent[key] for line in lines], axis=0) for key in point.upstream if lines}
+    straight = replace(point, upstream={key: np.where(where, 0.0, point.upstream[key]) for key, where in bent.items()})
     if not any(each.any() for each in straight.upstream.values()):
         return None, None
     gradients = gradients_for(straight.upstream)

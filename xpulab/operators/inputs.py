@@ -32,10 +32,8 @@ def arrays_of(call: Call, seed: int) -> list[np.ndarray]:
     Raises NotReplayable for a tensor of another type than numbers and bool.
     """
     generator = np.random.default_rng(seed)
-    first, *others = [_array(spec, generator) for spec in call.tensors()] or [None]
-    if call.operator in ORDERED:
-        first = _distinct(call.tensors()[0], generator)
-    return [] if first is None else [first, *others]
+    makers = [_distinct if call.operator in ORDERED and not place else _array for place in range(len(call.tensors()))]
+    return [make(spec, generator) for make, spec in zip(makers, call.tensors(), strict=True)]
 
 
 def _distinct(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:

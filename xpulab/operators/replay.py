@@ -180,7 +180,7 @@ def _with_gradient(
         given = [tensor_of(weights[place], dtype) for place, dtype in zip(outputs, types, strict=True)]
         wanted = [attempt.arguments[place] for place in inputs]
         try:
-            slopes = paddle.grad(results, wanted, given, retain_graph=True, allow_unused=True)
+            slopes: list[Any] = paddle.grad(results, wanted, given, retain_graph=True, allow_unused=True)
         except Exception as error:
             raise BackwardFailed(format_error(error)) from error
         return {

@@ -15,7 +15,6 @@ BACKWARD = 2
 
 _PRODUCTS = ("matmul", "bmm", "mm", "linear", "fused_gemm_epilogue", "addmm", "mv")
 _CONVOLUTIONS = ("conv2d", "conv3d", "depthwise_conv2d")
-_TRANSPOSED = ("conv2d_transpose", "conv3d_transpose", "depthwise_conv2d_transpose")
 _ATTENTION = ("flash_attn", "memory_efficient_attention", "fused_dot_product_attention", "cudnn_flash_attn")
 _HELD = ("builtin.", "pd_op.full", "pd_op.data", "pd_op.feed", "pd_op.fetch", "pd_op.shadow", "cf.")
 """How operators of a program begin that only hold something."""
@@ -42,7 +41,7 @@ def work_of(name: str, taken: Sequence[Shape], made: Sequence[Shape]) -> float:
         return 2.0 * result * math.sqrt(first * second / (result * batch))
     if name in _CONVOLUTIONS:
         return 2.0 * result * second / taken[1][0]
-    if name in _TRANSPOSED:
+    if name.removesuffix("_transpose") in _CONVOLUTIONS:
         return 2.0 * first * second / taken[1][0]
     if name in _ATTENTION:
         return 4.0 * first * taken[1][1]  # [batch, length, heads, width]
