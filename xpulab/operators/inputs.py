@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from xpulab.operators.calls import FLOATS, SHARES, SORTED, Call, CurrentPlace, NamedType, TensorSpec, Unknown
-from xpulab.operators.recorder import OWNERS, results_of
+from xpulab.operators.recorder import ORIGINAL, OWNERS, results_of
 from xpulab.reference.bounds import BITS
 
 LARGEST = 4.0
@@ -81,10 +81,13 @@ def dense(gradient: paddle.Tensor, shape: tuple[int, ...]) -> np.ndarray:
     return whole
 
 
-def invoked(call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: Callable[[str], str] = str) -> list[Any]:
+def invoked(
+    call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: Callable[[str], str] = str, original: bool = False
+) -> list[Any]:
     """Call the operator with these tensors; its results as a flat list.
 
-    place: where a new tensor is made. type_of: replaces the names of types among the arguments.
+    place: where a new tensor is made. type_of: replaces the names of types among the arguments. original: whether it is the one
+    of recorder.ORIGINAL, and not what is in its place now.
     Raises NotReplayable when an argument cannot be made again.
     """
     given = iter(tensors)
@@ -99,7 +102,9 @@ def invoked(call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: C
         return place if isinstance(value, CurrentPlace) else value
 
     filled = call.changed(argument)
-    returned = getattr(OWNERS[call.owner], call.name)(*filled.arguments, **dict(filled.named))
+    current = getattr(OWNERS[call.owner], call.name)
+    operator = ORIGINAL.get((call.owner, call.name), current) if original else current
+    returned = operator(*filled.arguments, **dict(filled.named))
     return results_of(call.is_in_place, filled.arguments, returned)
 
 

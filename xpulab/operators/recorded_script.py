@@ -9,6 +9,7 @@ afterwards.
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -56,6 +57,7 @@ class Steps:
 
     def install(self, paddle: ModuleType) -> None:
         """Select the device, and count the steps of every class of optimizers, also of those that are defined later."""
+        importlib.import_module("xpulab.operators.recorder")  # before the script replaces operators
         paddle.set_device(self._job["place"])
         if self._job["is_eager"]:
             paddle.jit.enable_to_static(False)

@@ -214,3 +214,7 @@ def caller() -> str:
     while frame and (frame.f_code.co_filename.startswith((*_FOLDERS, "<")) or "/contextlib.py" in frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+ORIGINAL = {(label, name): function for label, owner in OWNERS.items() for name, function in _operators(label, owner)}
+"""By owner and name the operators as they were when this module was imported: what a script replaces is no reference."""

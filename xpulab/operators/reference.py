@@ -83,7 +83,7 @@ def _on_cpu(call: Call, arrays: Arrays) -> tuple[Any, ...]:
     paddle.set_device("cpu")
     try:
         with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
-            found = invoked(call, tensors, place, lambda name: "float64" if name in FLOATS else name)
+            found = invoked(call, tensors, place, lambda name: "float64" if name in FLOATS else name, original=True)
             return tuple(
                 numbers_of(each) if isinstance(each, paddle.Tensor) and each._is_initialized() else None for each in found
             )
