@@ -25,7 +25,7 @@ WRONG = {
     "model_fit": "pool2d",
     "moe": "gather_nd",
     "ocr": "warpctc",
-    "speech": "depthwise_conv2d",
+    "speech": "conv2d",
     "transformer": "layer_norm",
     "vision": "batch_norm",
 }
