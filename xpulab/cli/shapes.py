@@ -16,9 +16,14 @@ from xpulab.messages import N_
 @command(context_settings={"allow_interspersed_args": False})
 def shapes(
     script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="The Python file that starts the training. Options go before it.")
+        str,
+        typer.Argument(
+            metavar="SCRIPT", help="The Python file that starts the training, or its command. Options go before it."
+        ),
     ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")] = None,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
+    eager: Annotated[bool, typer.Option("--eager", help="Functions of paddle.jit.to_static run operator by operator.")] = False,
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
     step: Annotated[int, typer.Option(min=1, help="The optimizer step that is recorded, with what leads to it.")] = 2,
     timeout: Annotated[
@@ -34,7 +39,8 @@ def shapes(
 ) -> None:
     """Record the operators of one step of a training script, and compare each with numpy on this device.
 
-    The script ends after this step. Exit code 1 when an operator, or its gradient, is wrong, 2 when none was compared.
+    The script ends after this step. Exit code 1 when an operator or its gradient is wrong, or too little was compared to know,
+    2 when no step was recorded.
     """
     from xpulab.operators import command, prediction
 
@@ -42,8 +48,14 @@ def shapes(
         raise InputError(
             N_("--for {target}: only xpu can be predicted; other devices have no public list of kernels", target=target)
         )
-    wants = "kernels" if target else "operators"
-    request = command.Request(script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT, wants)
+    request = command.Request(
+        **command.started_by([script, *(arguments or ())], module),
+        device=chosen.device(device),
+        step=step,
+        timeout=timeout or command.TIMEOUT,
+        wants="kernels" if target else "operators",
+        is_eager=eager,
+    )
     report = command.shapes(request, out)
     print(prediction.format_prediction(report) if target else command.format_report(report))
-    raise typer.Exit(0 if target or command.is_right(report) else 1)
+    raise typer.Exit(0 if target or report["verdict"] == "right" else 1)

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from xpulab.operators.work import BACKWARD, Program, work_of
+
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 """The types of real numbers that are replayed."""
+
+
+SORTED, SHARES = "sorted", "shares"
+"""What the rows of a tensor obey, so that others can be drawn that its operator takes."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,8 @@ class TensorSpec:
 
     shape: its dimensions. dtype: its type by name. low, high: the range of a float tensor; None when it was not measured.
     wants_gradient: whether backward computes a gradient for it.
-    values: the elements of an integer or bool tensor, as they were when the operator was called first; else None.
+    values: the elements when the operator was called first, or a sample of them; None where they were not kept.
+    obeys: SORTED when each row is sorted, SHARES when it sums to 1, else "".
     """
 
     shape: tuple[int, ...]
@@ -27,6 +34,7 @@ class TensorSpec:
     low: float | None = field(default=None, compare=False, repr=False)
     high: float | None = field(default=None, compare=False, repr=False)
     values: np.ndarray | None = field(default=None, compare=False, repr=False)
+    obeys: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ class Call:
     arguments, named: as Paddle's Python code gave them, with TensorSpec in place of tensors, in lists and tuples too.
     results: what it returned, in order, None for what is no tensor. amp: the mixed precision that it was called with.
     count: how often it was called. caller: file and line of the code outside Paddle that called it first.
+    program: what it runs, where it runs a compiled program.
     """
 
     owner: str
@@ -74,6 +83,7 @@ class Call:
     amp: Amp = Amp()
     count: int = 1
     caller: str = ""
+    program: Program | None = None
 
     @property
     def operator(self) -> str:
@@ -84,6 +94,15 @@ class Call:
     def is_in_place(self) -> bool:
         """Whether the operator writes its result to its first argument."""
         return self.name in ("_setitem_dygraph", "copy_") or (self.name.endswith("_") and not self.name.endswith("__"))
+
+    @property
+    def work(self) -> tuple[float, float]:
+        """The floating-point operations of forward, and of the gradients."""
+        if self.program:
+            return self.program.work, 0.0
+        tensors = self.tensors()
+        forward = work_of(self.operator, [spec.shape for spec in tensors], [spec.shape for spec in self.results if spec])
+        return forward, BACKWARD * forward if any(spec.wants_gradient for spec in tensors) and not self.is_in_place else 0.0
 
     def tensors(self) -> list[TensorSpec]:
         """The tensor arguments in their order, also those within lists."""

@@ -21,7 +21,7 @@ from xpulab.operators.movements import MOVEMENTS
 from xpulab.reference import operators
 from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS
 
-Kind = Literal["exact", "positive", "smooth", "rows"]
+Kind = Literal["exact", "positive", "smooth", "composed", "rows", "shares"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Formula:
     function: takes the operator's arguments, returns an array or a tuple of arrays, None for a result that is not compared.
     kind: how errors are bounded. "exact": results are elements of the inputs, or integers. "positive": the function of absolute
     values is the sum of the absolute terms. "smooth": by how results change when the inputs change a little.
-    "rows": the same for functions with sums in them, whose rounding grows with their length.
+    "composed": the same, of terms as large as 1 and as the input, which may cancel. "rows": the same
+    for functions with sums in them, whose rounding grows with their length. "shares": those whose small results are as exact.
     """
 
     function: Callable[..., Any]
@@ -60,6 +61,8 @@ def _single(number: float) -> float:
 
 _WITH_ATTRIBUTES = ("pow", "scale", "clip", "gelu", "softplus")
 """Kernels whose functions in the table of operators are those of one value of their attributes."""
+_CANCEL = ("log_sigmoid",)
+"""Those whose tails are differences of larger numbers in single precision."""
 _METHODS = {
     **{"sub": "subtract", "mul": "multiply", "truediv": "divide", "div": "divide", "radd": "add", "rmul": "multiply"},
     **{"eq": "equal", "ne": "not_equal", "lt": "less_than", "le": "less_equal", "gt": "greater_than", "ge": "greater_equal"},
@@ -77,10 +80,10 @@ def _from_the_table() -> None:
     """The operators of one and of two numbers. Those that only choose among their inputs, or have no slope, are exact."""
     for name, function in FUNCTIONS.items():
         if function.kernel not in _WITH_ATTRIBUTES:
-            kind: Kind = "exact" if name in ("abs", "relu") else "smooth"
+            kind: Kind = "exact" if name in ("abs", "relu") else "composed" if name in _CANCEL else "smooth"
             _register(kind, dict.fromkeys((name, function.kernel), _named(function.value)))
     for name, pair in reversed(PAIRS.items()):  # the first one of a kernel is the plain one
-        kind = "exact" if pair.slopes is None or name in ("maximum", "minimum") else "smooth"
+        kind = "exact" if (pair.slopes is None and name != "remainder") or name in ("maximum", "minimum") else "smooth"
         _register(kind, {pair.kernel: _named(pair.value)})
     FORMULAS.update({method: FORMULAS[name] for method, name in _METHODS.items()})
 
@@ -98,12 +101,18 @@ _register(
     "smooth",
     {
         **{"scale": _scale, "clip": np.clip},
-        "gelu": lambda x, approximate=False: FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x),
         "swiglu": lambda x, y=None: PAIRS["swiglu"].value(*(np.split(x, 2, axis=-1) if y is None else (x, y))),
         "rsub": lambda x, y: y - x,
         "pow": lambda x, y: np.asarray(x) ** y,
     },
 )
+
+
+def _gelu(x: Any, approximate: bool = False, *_others: Any) -> Any:
+    return FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x)
+
+
+_register("composed", {"gelu": _gelu})
 
 # -------------------------------------------------------------------------------------------------------- types and numbers
 
@@ -116,6 +125,12 @@ def _of_type(array: Any, dtype: Any) -> np.ndarray:
     return np.asarray(array).astype(bool if name == "bool" else "float64")
 
 
+def _full(shape: Any, value: Any, dtype: Any, _place: Any) -> Any:
+    if isinstance(value, str):
+        value = float(value) if dtype == NamedType("float64") else _single(float(value))
+    return _of_type(np.full([int(each) for each in shape], value), dtype)
+
+
 def _arange(start: Any, end: Any, step: Any, dtype: Any, *_others: Any) -> Any:
     first, last, by = (np.asarray(each).reshape(-1)[0] for each in (start, end, step))
     return _of_type(np.arange(first, last, by), dtype)
@@ -125,7 +140,7 @@ _register(
     "exact",
     {
         "cast": _of_type,
-        "full": lambda shape, value, dtype, *_others: _of_type(np.full([int(each) for each in shape], value), dtype),
+        "full": lambda *given: _full(*given[-4:]),  # full_ has the result before them
         "full_like": lambda x, value, dtype, *_others: _of_type(np.full(np.shape(x), value), dtype),
         "arange": _arange,
     },
@@ -207,10 +222,15 @@ def _cross_entropy(
     return probabilities, np.where(counted, loss, 0.0)
 
 
+def _log_loss(chance: Any, label: Any, epsilon: float) -> Any:
+    return -label * np.log(chance + epsilon) - (1 - label) * np.log(1 - chance + epsilon)
+
+
+_register("composed", {"log_loss": _log_loss})
 _register(
     "rows",
     {
-        "softmax": lambda x, axis=-1, *_others: operators.softmax(x, axis),
+        "clip_by_norm": lambda x, largest: x * (largest / max(largest, float(np.sqrt(np.square(x).sum())))),
         "log_softmax": lambda x, axis=-1, *_others: operators.log_softmax(x, axis),
         "logsumexp": _reduction("logsumexp"),
         "layer_norm": _layer_norm,
@@ -218,6 +238,8 @@ _register(
         "cross_entropy_with_softmax": _cross_entropy,
     },
 )
+
+_register("shares", {"softmax": lambda x, axis=-1, *_others: operators.softmax(x, axis)})
 
 # ----------------------------------------------------------------------------------------------------------------- optimizer
 

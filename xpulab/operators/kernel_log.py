@@ -33,7 +33,11 @@ VERBOSITY = 6
 """Of Paddle's log; below it there is no line for a kernel that the device has."""
 
 _MARK = "@xpulab "
+_PROGRAM = "in a compiled program"
 _CHOSEN = re.compile(r"\] (\w+) API kernel key: \[.*, (\w+)\]")
+_RAN = re.compile(r"After: Place\(.*?\) Op\(pd_op\.(\w+)\), (?=.*dtype=(?:\w+::)*((?:bf|b)?float\w*|double);|.*?dtype=(\w+);)")
+_TYPES = {"float": "float32", "double": "float64", "int": "int32", "int64_t": "int64"}
+"""How the log of a program calls types that have other names elsewhere."""
 _MISSING = re.compile(r"missing \S+ kernel: (\w+), expected_kernel_key:\(.*, (\w+)\), fallbacking to CPU")
 _LIBRARIES, _LEVEL = ("libs/libphi_core.so", "base/libpaddle.so"), "_ZN3fLI17FLAGS_minloglevelE"
 
@@ -89,11 +93,12 @@ def launches(lines: Iterable[str]) -> list[Launch]:
             line_of_code = line.removeprefix(_MARK)
         elif found := _MISSING.search(line):
             fell_back[found[1], found[2]] += 1
-        elif found := _CHOSEN.search(line):
-            name = found[1].removesuffix("_")  # of what writes in place
-            calls[name, found[2]] += 1
-            if line_of_code:
-                callers.setdefault(name, Counter())[line_of_code] += 1
+        elif found := _CHOSEN.search(line) or _RAN.search(line):
+            name, dtype = found[1].removesuffix("_"), found[2] or found[3]  # without what marks those in place
+            calls[name, _TYPES.get(dtype, dtype)] += 1
+            caller_of_it = _PROGRAM if found.re is _RAN else line_of_code
+            if caller_of_it:
+                callers.setdefault(name, Counter())[caller_of_it] += 1
     names = calls | fell_back  # the larger count: C++ calls some without a choice in the log
     return [
         Launch(name, dtype, count, fell_back[name, dtype], _most_frequent(callers, name))

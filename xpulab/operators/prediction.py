@@ -93,6 +93,10 @@ def format_places(report: Mapping[str, Any]) -> str:
 def format_prediction(report: Mapping[str, Any]) -> str:
     """The prediction for a terminal: where the kernels are, what really fell back, and what it was predicted from."""
     lines = [format_places(report), ""]
+    calls, unknown = (
+        sum(row["calls"] for row in report["kernels"] if row["where"] in names) for names in (_MEANING, (UNKNOWN,))
+    )
+    lines.append(f"{100 * unknown / calls:.1f} % of the calls are of kernels in no table at hand: nothing is said of them")
     if fell_back := [f"{row['name']} {row['dtype']} ({row['fell_back']})" for row in report["kernels"] if row["fell_back"]]:
         lines.append(f"really computed by the CPU in this step on {report['device']}: {', '.join(fell_back)}")
     lines += [

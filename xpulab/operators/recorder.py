@@ -20,7 +20,8 @@ import numpy as np
 import paddle
 from paddle import _C_ops, _legacy_C_ops
 
-from xpulab.operators.calls import FLOATS, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
+from xpulab.operators.calls import FLOATS, SHARES, SORTED, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
+from xpulab.operators.work import Program, running_program
 
 METHODS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__div__", "__rdiv__", "__truediv__"),
@@ -33,8 +34,17 @@ METHODS = (
 OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Tensor": paddle.Tensor}
 """By name what the operators are attributes of."""
 
+PROGRAMS = ("run_program", "pir_run_program")
+"""Operators that run a program of paddle.jit.to_static."""
+
 LARGEST_KEPT = 1 << 22
-"""The elements of the largest integer tensor whose values are kept; larger ones are replayed with their range."""
+"""The elements of the largest integer tensor whose values are kept; of larger ones a sample."""
+
+BUDGET = 2 << 30
+"""Bytes of real numbers that `xpulab shapes` keeps of a step; what comes later is drawn anew."""
+
+_OF_ONE = 1e-2
+"""How far a sum of shares may be from 1: they have 16 bits in some steps."""
 
 _FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(paddle.__file__)))  # not that of paddlenlp
 
@@ -47,14 +57,29 @@ def record(step: Callable[[], Any]) -> Recording:
 
 
 @contextmanager
-def recording() -> Iterator[list[Call]]:
-    """Record the operators that are called inside the block; at its end they are in the list."""
+def recording(budget: int = 0) -> Iterator[list[Call]]:
+    """Record the operators that are called inside the block; at its end they are in the list.
+
+    budget: bytes of real numbers that are kept, each call's when it is called first.
+    """
     calls, found = dict[tuple, Call](), list[Call]()
+    left = budget
+
+    def measured(spec: Any, tensor: Any) -> Any:
+        nonlocal left
+        kept = _measured(spec, tensor, left)
+        if isinstance(kept, TensorSpec) and kept.dtype in FLOATS and kept.values is not None:
+            left -= kept.values.nbytes
+        return kept
 
     def noted(owner: str, name: str, function: Callable, arguments: tuple, named: dict[str, Any]) -> Any:
+        if not paddle.in_dynamic_mode():  # to_static compiles
+            return function(*arguments, **named)
         bare = _call(owner, name, arguments, named, lambda spec, _: spec)
         key = (owner, name, repr(bare.arguments), repr(bare.named), bare.amp)
-        call = calls.get(key) or replace(_call(owner, name, arguments, named, _with_range), caller=caller())
+        call = calls.get(key) or replace(_call(owner, name, arguments, named, measured), caller=caller())
+        if name in PROGRAMS and not call.count:
+            call = replace(call, program=running_program() or Program(1, 0.0))
         result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
         if not call.count:
             described = [_described(each, True) for each in results_of(call.is_in_place, arguments, result)]
@@ -128,7 +153,7 @@ def _operators(label: str, owner: Any) -> list[tuple[str, Callable]]:
 def _described(value: Any, is_learning: bool) -> Any:
     """The argument, with a TensorSpec in place of a tensor."""
     if isinstance(value, paddle.Tensor):
-        if not has_elements_or_is_empty(value) or value.is_dist():
+        if not value.is_dense():
             return Unknown("distributed tensor" if value.is_dist() else "tensor that is not dense")
         return TensorSpec(tuple(value.shape), _name_of_type(value.dtype), is_learning and not value.stop_gradient)
     if isinstance(value, slice):
@@ -142,19 +167,35 @@ def _described(value: Any, is_learning: bool) -> Any:
     return CurrentPlace() if "Place" in type(value).__name__ else Unknown(type(value).__name__)
 
 
-def _with_range(spec: Any, tensor: Any) -> Any:
-    """The specification with the range of the elements of this tensor, or the elements themselves if they are integers."""
+def _measured(spec: Any, tensor: Any, budget: int) -> Any:
+    """The specification with the elements of this tensor, where they are few or within the budget, else with what they obey."""
     if not isinstance(spec, TensorSpec) or not tensor.size:
         return spec
+    if not tensor._is_initialized():  # for the result
+        return replace(spec, values=np.zeros(spec.shape, "float32" if spec.dtype in FLOATS else spec.dtype))
     with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
         plain = tensor.detach()
         if spec.dtype in FLOATS:
-            plain = plain.astype("float32")
-        elif not spec.dtype.startswith(("int", "uint", "bool")):
+            plain = plain if spec.dtype == "float64" else plain.astype("float32")
+            if tensor.size * (8 if spec.dtype == "float64" else 4) <= budget:
+                return replace(spec, values=plain.numpy().copy())
+            return replace(spec, low=float(plain.min()), high=float(plain.max()), obeys=_obeyed(plain))
+        if not spec.dtype.startswith(("int", "uint", "bool")):
             return spec
-        elif tensor.size <= LARGEST_KEPT:
+        if tensor.size <= LARGEST_KEPT:
             return replace(spec, values=plain.numpy().copy())
-        return spec if spec.dtype == "bool" else replace(spec, low=float(plain.min()), high=float(plain.max()))
+        sample = plain.flatten()[:: -(-tensor.size // LARGEST_KEPT)]
+        return replace(spec, values=sample.numpy().copy(), obeys="" if spec.dtype == "bool" else _obeyed(plain))
+
+
+def _obeyed(plain: Any) -> str:
+    """What all rows of a tensor have in common, besides their range."""
+    if not plain.ndim or plain.shape[-1] < 2:
+        return ""
+    if bool((plain[..., 1:] >= plain[..., :-1]).all()):
+        return SORTED
+    is_share = str(plain.dtype).startswith("paddle.float") and bool((plain >= 0).all())
+    return SHARES if is_share and bool(((plain.sum(axis=-1) - 1).abs() < _OF_ONE).all()) else ""
 
 
 def _amp() -> Amp:
@@ -173,3 +214,7 @@ def caller() -> str:
     while frame and (frame.f_code.co_filename.startswith((*_FOLDERS, "<")) or "/contextlib.py" in frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+ORIGINAL = {(label, name): function for label, owner in OWNERS.items() for name, function in _operators(label, owner)}
+"""By owner and name the operators as they were when this module was imported: what a script replaces is no reference."""

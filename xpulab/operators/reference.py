@@ -34,6 +34,15 @@ class Reference:
     kind: Kind
     name: str
 
+    def near(self, changed: Arrays, point: Arrays) -> tuple[Any, ...]:
+        """The results of changed arrays; where the operator refuses these, of those within the range of the point's."""
+        try:
+            return self.function(changed)
+        except Exception:
+            return self.function(
+                [np.clip(new, old.min(), old.max()) if old.size else new for new, old in zip(changed, point, strict=True)]
+            )
+
 
 def reference_for(call: Call, arrays: Arrays) -> tuple[Reference, tuple[Any, ...]]:
     """The best reference that computes something for these arrays, and its results. Raises what the last one raised."""
@@ -44,7 +53,7 @@ def reference_for(call: Call, arrays: Arrays) -> tuple[Reference, tuple[Any, ...
             return reference, reference.function(arrays)
         except (NotImplementedError, TypeError, ValueError, IndexError):
             pass  # arguments that the formula does not know; Paddle's own kernel does
-    reference = Reference(lambda given: _on_cpu(call, given), "rows", CPU)
+    reference = Reference(lambda given: _on_cpu(call, given), "smooth" if call.is_in_place else "rows", CPU)
     return reference, reference.function(arrays)
 
 
@@ -74,7 +83,7 @@ def _on_cpu(call: Call, arrays: Arrays) -> tuple[Any, ...]:
     paddle.set_device("cpu")
     try:
         with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
-            found = invoked(call, tensors, place, lambda name: "float64" if name in FLOATS else name)
+            found = invoked(call, tensors, place, lambda name: "float64" if name in FLOATS else name, original=True)
             return tuple(
                 numbers_of(each) if isinstance(each, paddle.Tensor) and each._is_initialized() else None for each in found
             )

@@ -25,13 +25,16 @@ from xpulab.checks.compare import first_line, format_error
 from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
-from xpulab.operators.inputs import NotReplayable, arrays_of, invoked, numbers_of, rounded, tensor_of
+from xpulab.operators.inputs import ORDERED, NotReplayable, arrays_of, dense, invoked, numbers_of, rounded, tensor_of
 from xpulab.operators.recorder import has_elements_or_is_empty
 from xpulab.operators.reference import CPU, reference_for
-from xpulab.reference.bounds import BITS
+from xpulab.reference.bounds import BITS, long_sum
 
 LARGEST = 1 << 28
 """The elements of all tensors of an operator that is compared; larger ones are listed, and not compared."""
+
+LARGEST_ORDERED = 1 << 13
+"""The elements up to which an operator that orders them has a gradient to be compared."""
 
 PRODUCTS = ("matmul", "linear", "bmm")
 RANDOM = (
@@ -40,6 +43,10 @@ RANDOM = (
     *("empty", "empty_like"),
 )
 """Operators whose results are not determined by their arguments."""
+
+
+class BackwardFailed(RuntimeError):
+    """Paddle's gradient of an operator raised this."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,10 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
         result = replace(result, falls_back=_falls_back(call, arrays))
     if call.operator in RANDOM:
         return replace(result, reason=N_("its results are random or undefined"))
+    if call.operator in ORDERED and arrays[0].size > 2 ** BITS.get(call.tensors()[0].dtype, BITS["float64"]):
+        return replace(result, reason=N_("equal elements may be in any order"))
+    if any(np.iscomplexobj(each) for each in found):
+        return replace(result, reason=N_("its results are complex numbers"))
     return _compared(result, attempt, arrays, found, seed, device)
 
 
@@ -136,14 +147,19 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
     else:
         bounds = tolerances.bounds(reference, arrays, results, types, bits, source_bits, seed)
-        largest, control = tolerances.judge(values, expected, bounds)
-        result = replace(result, value=largest, value_control=control)
+        largest, control = tolerances.judge(values, expected, bounds, types)
+        if largest <= 1 >= control and any(each.size for each in values):
+            result = replace(result, reason=N_("rounding may be as large as its results"))
+        else:
+            result = replace(result, value=largest, value_control=control)
+        if any((np.isinf(value) & np.isfinite(want)).any() for value, want in zip(values, expected, strict=True)):
+            return replace(result, reason=N_("no gradient of what leaves its type"))
     added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
-    return _with_gradient(result, attempt, arrays, reference, bits - math.log2(added), seed, seconds)
+    return _with_gradient(result, attempt, arrays, reference, bits, added, seed, seconds)
 
 
 def _with_gradient(
-    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: float, seed: int, seconds: float
+    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: int, added: float, seed: int, seconds: float
 ) -> Result:
     inputs = [
         place
@@ -153,22 +169,41 @@ def _with_gradient(
     outputs = differences.differentiable(result.call, attempt.results)
     if not inputs or not outputs:
         return result
+    if result.call.operator in ORDERED and arrays[0].size > LARGEST_ORDERED:
+        return replace(result, reason=N_("its elements are closer to each other than the step of a difference"))
     generator = np.random.default_rng([seed, 1])
     results = [attempt.results[place] for place in outputs]
     types = [str(each.dtype).rsplit(".", maxsplit=1)[-1] for each in results]
     upstream = [rounded(generator.standard_normal(each.shape), dtype) for each, dtype in zip(results, types, strict=True)]
-    given = [tensor_of(each, dtype) for each, dtype in zip(upstream, types, strict=True)]
-    try:
-        slopes = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
-    except Exception as error:
-        return replace(result, error=f"backward: {format_error(error)}")
-    gradients = {
-        place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
-        for place, slope in zip(inputs, slopes, strict=True)
-    }
+
+    def gradients_for(weights: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        given = [tensor_of(weights[place], dtype) for place, dtype in zip(outputs, types, strict=True)]
+        wanted = [attempt.arguments[place] for place in inputs]
+        try:
+            slopes: list[Any] = paddle.grad(results, wanted, given, retain_graph=True, allow_unused=True)
+        except Exception as error:
+            raise BackwardFailed(format_error(error)) from error
+        return {
+            place: np.zeros(arrays[place].shape) if slope is None else dense(slope, arrays[place].shape)
+            for place, slope in zip(inputs, slopes, strict=True)
+            if slope is not None or reference.name != CPU  # Paddle has none for targets of some losses
+        }
+
     point = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
-    largest, control = differences.judge(point, gradients, bits, generator, seconds)
-    return replace(result, gradient=largest, gradient_control=control)
+    largest = max(each.size for each in (*upstream, *arrays))
+    lengths = {place: largest / max(1, arrays[place].size) if bits >= BITS["float32"] else 1.0 for place in inputs}
+    kept = {place: bits - math.log2(max(added, long_sum(length))) for place, length in lengths.items()}
+    try:
+        ratio, control = differences.judge(point, gradients_for, kept, generator, seconds)
+    except BackwardFailed as problem:
+        return replace(result, error=f"backward: {problem}")
+    except Exception as error:
+        return replace(result, reason=N_("no slope of the reference: {error}", error=first_line(error)))
+    if ratio is None:
+        result = replace(
+            result, reason=N_("its gradient has no slope to be compared with: its results are at a kink, or rounded to it")
+        )
+    return replace(result, gradient=ratio, gradient_control=control)
 
 
 def _falls_back(call: Call, arrays: list[np.ndarray]) -> bool:

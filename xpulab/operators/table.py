@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import paddle
 
 from xpulab.checks.compare import format_error
 from xpulab.messages import N_
 from xpulab.operators.calls import FLOATS, Call, Recording, format_call
 from xpulab.operators.reference import of_type
-from xpulab.operators.replay import Result, replay
+from xpulab.operators.replay import RANDOM, Result, replay
 
 
 def findings(recording: Recording, device: str) -> dict[str, Any]:
@@ -24,7 +25,15 @@ def findings(recording: Recording, device: str) -> dict[str, Any]:
         "paddle": paddle.__version__,
         "operators": [_described(result) for result in results],
         "outcomes": dict(Counter(result.outcome for result in results)),
+        "without_labels": [format_call(call) for call in recording if has_no_label(call)],
     }
+
+
+def has_no_label(call: Call) -> bool:
+    """Whether this is a loss of which every label is to be ignored, so that it is a mean of nothing."""
+    labels = [spec.values for spec in call.tensors()[1:2] if spec.values is not None and spec.values.dtype.kind == "i"]
+    ignored = [value for value in (*call.arguments, *dict(call.named).values()) if type(value) is int and value < -1]
+    return "cross_entropy" in call.operator and any(each.size > 0 and np.isin(each, ignored).all() for each in labels)
 
 
 def _replayed(call: Call, seed: int, device: str) -> Result:
@@ -39,7 +48,15 @@ def _described(result: Result) -> dict[str, Any]:
     call = result.call
     own = {"operator": call.operator, "shown": format_call(call), "called": call.count, "caller": call.caller}
     named = ("outcome", "value", "gradient", "reference", "falls_back", "error", "reason")
-    return own | {name: getattr(result, name) for name in named}
+    forward, backward = call.work if call.operator not in RANDOM else (0.0, 0.0)
+    compared = forward * (result.value is not None) + backward * (result.gradient is not None)
+    shares = {
+        "calls": 0 if call.operator in RANDOM else call.count * (call.program.operators if call.program else 1),
+        "work": call.count * (forward + backward),
+        "compared_work": call.count * (forward + backward if result.error else compared),
+        "is_program": call.program is not None,
+    }
+    return own | shares | {name: getattr(result, name) for name in named}
 
 
 def distinct(recordings: Mapping[str, Recording]) -> list[Call]:
