@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from xpulab import cli
 
 STEPS = range(1, 41)
-PADDLENLP = "loss: {loss:.8f}, learning_rate: {rate}, global_step: {step}, interval_runtime: 1.9, ppl: 33.1, progress_or_epoch: 0.1"
+PADDLENLP = (
+    "loss: {loss:.8f}, learning_rate: {rate}, global_step: {step}, interval_runtime: 1.9, ppl: 33.1, progress_or_epoch: 0.1"
+)
 
 
 def values(step, factor=1.0):
@@ -32,7 +34,9 @@ def records(make, steps=STEPS):
 
 def state(change):
     rows = [values(step, change(step)) for step in STEPS]
-    history = [{"loss": row["loss"], "grad_norm": row["norm"], "learning_rate": row["rate"], "step": row["step"]} for row in rows]
+    history = [
+        {"loss": row["loss"], "grad_norm": row["norm"], "learning_rate": row["rate"], "step": row["step"]} for row in rows
+    ]
     history.insert(9, {"eval_loss": 2.5, "step": 9})
     return json.dumps({"global_step": 40, "log_history": [*history, {"train_loss": 2.0, "train_runtime": 9.0}]}, indent=2)
 
@@ -51,7 +55,10 @@ FORMATS = {
     "trainer_state": ("trainer_state.json", state, "trainer_state.json"),
     "transformers": (
         "out.txt",
-        each("{{'loss': {loss:.4f}, 'grad_norm': {norm}, 'learning_rate': {rate}, 'epoch': 0.1}}", head=["  0%|   | 0/40 [00:00<?]"]),
+        each(
+            "{{'loss': {loss:.4f}, 'grad_norm': {norm}, 'learning_rate': {rate}, 'epoch': 0.1}}",
+            head=["  0%|   | 0/40 [00:00<?]"],
+        ),
         "transformers, console",
     ),
     "LlamaFactory": (
@@ -71,7 +78,7 @@ FORMATS = {
     ),
     "torchtitan": (
         "titan.log",
-        each("[titan] 2026-08-01 - root - INFO - \x1b[31mstep: {step:2}  \x1b[32mloss: {loss:8.5f}  grad_norm: {norm:7.4f}  tps: 7,9  mfu: 2%"),
+        each("[titan] - INFO - \x1b[31mstep: {step:2}  \x1b[32mloss: {loss:8.5f}  grad_norm: {norm:7.4f}  tps: 7,9  mfu: 2%"),
         "torchtitan, console",
     ),
     "Megatron": (
@@ -116,7 +123,9 @@ def usual(step):
 def test_a_format_is_recognized_and_a_loss_that_changes_is_found(ours, tmp_path, name, text, said):
     (tmp_path / name).write_text(text(usual))
     code, printed, error = run(ours, tmp_path / name)
-    assert (code, error) == (0, "") and f"({said}" in printed and "40 steps compared" in printed and "verdict: right: " in printed, printed
+    assert (
+        (code, error) == (0, "") and f"({said}" in printed and "40 steps compared" in printed and "verdict: right: " in printed
+    ), printed
     (tmp_path / name).write_text(text(lambda step: 1.0 if step < 20 else 1.3))
     code, printed, _ = run(ours, tmp_path / name)
     assert code == 1 and "differs from step 20 on: the loss of b is 1.30 times that of a" in printed

@@ -38,7 +38,7 @@ ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "16 b
 
 
 def dtype_of(log: TrainingLog) -> str:
-    """The type in which a training multiplies, as far as the log says it; else "", or float32 for a log of xpulab.align.Log."""
+    """The type in which a training multiplies, as the log says it; else "", or float32 for xpulab.align.Log."""
     stated = str(log.environment.get("settings.dtype", ""))
     if stated in ROUNDING:
         return stated
@@ -51,13 +51,15 @@ def dtype_of(log: TrainingLog) -> str:
 
 
 def fall(*losses: np.ndarray) -> float:
-    """By how much a loss falls, of several the least: from the mean of some steps to that of later ones, a tenth of all each."""
+    """By how much a loss falls, of several the least: from the mean of a tenth of the steps to that of later ones."""
     least = np.inf
     for values in losses:
-        values = values[np.isfinite(values)]
+        values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
         few = max(1, len(values) // 10)
-        means = np.convolve(values, np.ones(few) / few, "valid") if len(values) else np.zeros(1)
-        least = min(least, float((np.maximum.accumulate(means) - means).max()))
+        sums = np.append(0.0, np.cumsum(values))
+        means = (sums[few:] - sums[:-few]) / few
+        drop = float((np.maximum.accumulate(means) - means).max())
+        least = min(least, drop if drop > 1e-12 * np.abs(values).max() else 0.0)  # less is the rounding of the sums
     return least
 
 

@@ -47,7 +47,7 @@ class Quantity:
     """One number of the steps. first_bit, first_beyond: steps, None when there is none. values: of a and b at first_beyond, or
     else at the step of the largest difference; difference, width: theirs, and the band's.
 
-    largest: the difference of all steps. relative: the mean difference relative to a. is_small: no difference is larger than ALLOWED.
+    largest: the difference of all steps. relative: the mean one, relative to a. is_small: none is larger than ALLOWED.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Alignment:
     where they part, None when they do not.
 
     has_batches: whether both logs have digests of them. batches_part: the first step with other batches, or None.
-    patterns: what the differences look like. verdict: one of the four, and reason in words. falls_by: the loss, the less of both;
+    patterns: what the differences look like. verdict: one of the four, reason: in words. falls_by: the loss, the less of both;
     size: its largest value; widest: of its band.
     """
 
@@ -96,6 +96,7 @@ class Alignment:
         return {UNDECIDED: verdict.UNDECIDED, DIFFERS: verdict.WRONG}.get(self.verdict, verdict.RIGHT)
 
 
+@np.errstate(all="ignore")
 def align(
     a: Path,
     b: Path,
@@ -108,10 +109,10 @@ def align(
     """Compare two logs at the steps that all have.
 
     noise: logs of the training of a that differ from it by noise only. names: by quantity what else a file may call it.
-    dtype: of the products, where a log does not say it. within: what the mean relative difference of the loss may be behind step
-    after; it takes the band's place. Raises InputError for what is no log, and for logs that have no step in common.
+    dtype: of the products, where a log does not say it. within: what the mean relative difference of the loss may be behind
+    step after; it takes the band's place. Raises InputError for what is no log, and for logs that have no step in common.
     """
-    first, second, *others = (read_log(path, names) for path in (a, b, *noise))
+    first, second, *others = [read_log(path, names) for path in (a, b, *noise)]
     first, second = numbered(first, second), numbered(second, first)
     pair = _common(first, second, shift_of(first, second))
     pairs = [_common(first, numbered(log, first), 0) for log in others]
@@ -132,10 +133,9 @@ def align(
         if strict != loose and not noise
     ]
     index = {int(number): place for place, number in enumerate(pair.numbers)}
-    parted = {row.name: row.first_beyond if row.is_small else row.first_beyond or row.step for row in quantities}
-    places = {name: None if step is None else index[step] for name, step in parted.items()}
+    places = {row.name: None if row.is_small and row.first_beyond is None else index[row.step] for row in quantities}
     found = tuple(patterns.find(pair, places, first, second))
-    other = np.flatnonzero(pair.batches[0] != pair.batches[1]) if pair.batches else ()
+    other = np.flatnonzero(pair.batches[0] != pair.batches[1]) if pair.batches else np.zeros(0, int)
     batches_part = int(pair.numbers[other[0]]) if len(other) else None
     bit = _parting(quantities, pair, batches_part, lambda quantity: quantity.first_bit)
     beyond = _parting(quantities, pair, batches_part, lambda quantity: quantity.first_beyond)
@@ -197,14 +197,14 @@ def _judged(
             else (WITHIN, asked)
         )
     if beyond is not None:
-        seen = [pattern for pattern in found if pattern.name not in ("counted", "window")]
-        return DIFFERS, f"{DIFFERS} from step {beyond.step} on{f': {seen[0].says}' if seen else f', {PLACES[beyond.place]}'}"
+        seen = [f": {pattern.says}" for pattern in found if pattern.name not in ("counted", "window")]
+        return DIFFERS, f"{DIFFERS} from step {beyond.step} on{[*seen, ', ' + PLACES[beyond.place]][0]}"
     if large:
         row = large[0]
         of = f"{ALLOWED['loss']:.0%} of what the loss falls by ({falls_by:.2g})" if row.name == "loss" else "10 % of it"
         return UNDECIDED, (
-            f"{row.name} differs by {row.difference:.2g} at step {row.step}: the band ({row.width:.2g}) allows it, but it may be more "
-            f"than {of}; a log of the noise (--noise), float32 on both sides, or more steps decide"
+            f"{row.name} differs by {row.difference:.2g} at step {row.step}: the band ({row.width:.2g}) allows it, but it may be "
+            f"more than {of}; a log of the noise (--noise), float32 on both sides, or more steps decide"
         )
     if doubt:
         return (
@@ -235,7 +235,8 @@ def _same_rates(pair: Pair, b: TrainingLog) -> tuple[Pair, list[str]]:
                 if not later:
                     break
                 others = np.where(is_there, others, rates)
-                note = f"{b.path.name} notes the learning rate of the {'step before' if later > 0 else 'next step'}: so they are compared"
+                which = "step before" if later > 0 else "next step"
+                note = f"{b.path.name} notes the learning rate of the {which}: so they are compared"
                 return replace(pair, values={**pair.values, "learning_rate": (rates, others)}), [note]
     return pair, []
 

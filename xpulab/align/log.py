@@ -67,7 +67,8 @@ _LAST_PLACE = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "f
 
 
 class Log:
-    """A log of one training in a file: a new one, or that of a job that was started again, which goes on there with a new header.
+    """A log of one training, in a new file or in that of a job that was started again: there it goes on with a new header.
+
     In a training of several processes only the first one writes.
 
     model, optimizer: their gradients and learning rate are noted; without them the first line knows less. settings: what else
@@ -233,12 +234,10 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     """The file to write into, behind what it has; a last line that was cut is ended."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
     file.seek(0)
-    first = last = file.readline()
+    first = file.readline()
     if first and FORMAT not in first:
         raise FileExistsError(f"{path} is there, and no log of xpulab.align: give another name")
-    for last in file:
-        pass
-    if last and not last.endswith("\n"):
+    if first and not functools.reduce(lambda _, line: line, file, first).endswith("\n"):
         file.write("\n")
     return file
 

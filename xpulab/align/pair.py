@@ -19,8 +19,8 @@ CLOSER = 0.1
 class Pair:
     """The steps that two logs have in common. numbers: those of a. shift: b's number of a step is larger by it.
 
-    values, rounding: by quantity of a and of b, step by step, and half a unit of their last digits. window: how many steps a line
-    of a and of b stands for, when these are not the same. batches: of a and b, or None.
+    values: by quantity those of a and of b, step by step; rounding: half a unit of their last digits. window: how many steps a
+    line of a and of b stands for, when these are not the same. batches: of a and b, or None.
     """
 
     numbers: np.ndarray
@@ -47,15 +47,16 @@ def paired(a: TrainingLog, b: TrainingLog, shift: int = 0) -> Pair | None:
     if not len(numbers):
         return None
     names = [name for name in QUANTITIES if name in a.columns and name in b.columns]
-    columns = {name: tuple((log.columns[name], at) for log, at in zip((a, b), places, strict=True)) for name in names}
-    values = {name: tuple(column.values[at] for column, at in both) for name, both in columns.items()}
-    rounding = {name: sum(column.resolution(column.values[at]) for column, at in both) for name, both in columns.items()}
+    values = {name: (a.columns[name].values[places[0]], b.columns[name].values[places[1]]) for name in names}
+    rounding = {
+        name: a.columns[name].resolution(values[name][0]) + b.columns[name].resolution(values[name][1]) for name in names
+    }
     window = None
     if any((np.diff(at) != 1).any() for at in places):
-        means = tuple(_means(log, at) for log, at in zip((a, b), places, strict=True))
+        means = (_means(a, places[0]), _means(b, places[1]))
         if np.median(np.abs(means[0] - means[1])) < np.median(np.abs(values["loss"][0] - values["loss"][1])):
             values["loss"] = means
-            window = tuple(int(np.median(np.diff(log.steps))) for log in (a, b))
+            window = (int(np.median(np.diff(a.steps))), int(np.median(np.diff(b.steps))))
     batches = None if a.batches is None or b.batches is None else (a.batches[places[0]], b.batches[places[1]])
     return Pair(numbers, shift, values, rounding, window, batches)
 

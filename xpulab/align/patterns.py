@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.align.explain import look_at
-from xpulab.align.pair import Pair, rates_of
+from xpulab.align.pair import Pair
 from xpulab.align.read import TrainingLog
 
 STEADY = 0.05
@@ -89,7 +89,7 @@ def _shift(pair: Pair, a: TrainingLog, b: TrainingLog) -> Iterator[tuple[Any, ..
 
 def _window(pair: Pair) -> Iterator[tuple[Any, ...]]:
     if pair.window:
-        says = f"a line is the mean of {pair.window[0]} steps in a and of {pair.window[1]} in b: means over the same steps are compared"
+        says = f"a line is the mean of {pair.window[0]} steps in a and of {pair.window[1]} in b: means of the same are compared"
         yield "window", says, int(pair.numbers[0]), look_at("window")
 
 
@@ -113,28 +113,24 @@ def _differs(pair: Pair, name: str, first: int, a: TrainingLog, b: TrainingLog) 
         ratio = theirs / ours
     levels = sorted((level for level in levels if level[1] is not None), key=lambda level: level[3])
     word, at = WORDS[name], pair.numbers
-    agrees = [name for name in pair.values if name != "learning_rate"]
     if levels:
         kind, start, value, _ = levels[0]
         since = "at every step" if start == 0 else f"from step {at[start]} on, and before it they agree"
-        says = (
-            f"{word} of b is {value:.2f} times that of a {since}"
-            if kind == "factor"
-            else f"{word} of b is that of a {value:+.4g} {since}"
-        )
-        kind = f"{kind} of {name}" if start == 0 else "change"
-        yield kind, says + _same_number(value, a, b), int(at[start]), look_at(kind)
+        much = f"{value:.2f} times that of a" if kind == "factor" else f"that of a {value:+.4g}"
+        name = f"{kind} of {name}" if start == 0 else "change"
+        yield name, f"{word} of b is {much} {since}", int(at[start]), look_at(name)
     elif (regular := _regular(ratio)) is not None:
         places, each = regular
-        says = f"{word} differs at each {at[each] - at[0]}th step only, first at step {at[places[0]]}, by a factor {np.median(ratio[places]):.2f}"
+        factor = np.median(ratio[places])
+        says = f"{word} differs at each {each}th step only, first at step {at[places[0]]}, by a factor {factor:.2f}"
         yield "last group", says, int(at[places[0]]), look_at("last group")
     else:
         apart = np.abs(theirs - ours)
         before = apart[max(0, first - 5) : first].max(initial=0.0)
-        if before and apart[first] < 4 * before and agrees:
-            since = int(np.argmax(apart > 0))
-            says = f"{word} parts slowly: {apart[since]:.1g} at step {at[since]}, {apart[first]:.1g} at step {at[first]}, {apart[-1]:.1g} at step {at[-1]}"
-            yield "slow", says, int(at[since]), look_at("slow")
+        if before and apart[first] < 4 * before:
+            start = int(np.argmax(apart > 0))
+            grows = ", ".join(f"{apart[place]:.1g} at step {at[place]}" for place in (start, first, -1))
+            yield "slow", f"{word} parts slowly: {grows}", int(at[start]), look_at("slow")
 
 
 def _level(series: np.ndarray, none: float) -> tuple[int | None, float, float]:
@@ -154,15 +150,3 @@ def _regular(ratio: np.ndarray) -> tuple[np.ndarray, int] | None:
     places = np.flatnonzero(far > max(0.03, 5 * float(np.median(far))))
     each = np.unique(np.diff(places))
     return (places, int(each[0])) if len(places) >= 2 and len(each) == 1 and each[0] > 1 else None
-
-
-def _same_number(factor: float, a: TrainingLog, b: TrainingLog) -> str:
-    """The settings of a log whose value is this factor, in words."""
-    near = [
-        number
-        for number in (factor, 1 / factor if factor else 0)
-        if number > 1.5 and abs(number - round(number)) < 0.02 * number
-    ]
-    settings = {**a.environment, **b.environment}
-    names = [name for name, value in settings.items() for number in near if isinstance(value, int) and value == round(number)]
-    return f" ({', '.join(f'{name} is {settings[name]}' for name in dict.fromkeys(names))})" if names else ""

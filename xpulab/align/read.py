@@ -12,7 +12,7 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,7 +32,7 @@ NAMES = {
     "learning_rate": ("learning_rate", "lr"),
     "grad_norm": ("grad_norm", "global_grad_norm", "global_norm", "gradient_norm"),
 }
-"""By quantity what files call it, the likeliest first: in small letters, with _ for blanks and -, without a leading "train/"."""
+"""By quantity what files call it, the likeliest first: in small letters, with _ for blanks and -, without "train/"."""
 
 FORMATS = (
     ("PaddleNLP or PaddleFormers", r"\bloss: .*\bglobal_step: \d"),
@@ -249,7 +249,7 @@ def _read_json(records: _Records, text: str) -> bool:
     is_state = isinstance(value, dict) and "log_history" in value
     if is_state and not rows:
         raise InputError(
-            f"{records.path}: log_history is empty, as PaddleNLP's Trainer leaves it (3.0): give its console or its VisualDL file"
+            f"{records.path}: log_history is empty, as PaddleNLP 3.0's Trainer leaves it: give its console or its VisualDL file"
         )
     records.format = "trainer_state.json" if is_state else "JSON"
     for row in rows:
@@ -454,7 +454,7 @@ def _settled(records: _Records) -> TrainingLog:
             values[name] = mean if spread > 1e-12 * np.abs(mean).max() else column[at][first]
             apart = max(apart, spread) if name == "loss" else apart
         notes.append(
-            f"{records.path.name} has lines of {each.max()} processes: their mean is compared; losses differ from it by at most {apart:.2g}"
+            f"{records.path.name} has lines of {each.max()} processes: their mean is compared (losses: within {apart:.2g})"
         )
         steps, batches = numbers, None
     else:
