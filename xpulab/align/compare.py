@@ -203,8 +203,8 @@ def _judged(
         row = large[0]
         of = f"{ALLOWED['loss']:.0%} of what the loss falls by ({falls_by:.2g})" if row.name == "loss" else "10 % of it"
         return UNDECIDED, (
-            f"{row.name} differs by {row.difference:.2g} at step {row.step}: the band ({row.width:.2g}) allows it, but it may be "
-            f"more than {of}; a log of the noise (--noise), float32 on both sides, or more steps decide"
+            f"{row.name} differs by {row.difference:.2g} at step {row.step}: the band ({row.width:.2g}) allows it, but it may "
+            f"be more than {of}; a log of the noise (--noise), float32 on both sides, or more steps decide"
         )
     if doubt:
         return (
