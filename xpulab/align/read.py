@@ -390,7 +390,7 @@ def _read_events(records: _Records, paths: Sequence[Path]) -> None:
 
 
 def _of_visualdl(path: str) -> dict[str, list[tuple[int, float]]]:
-    from visualdl import LogReader
+    from visualdl import LogReader  # type: ignore[import-untyped]
 
     reader = LogReader(file_path=path)
     return {
@@ -399,9 +399,9 @@ def _of_visualdl(path: str) -> dict[str, list[tuple[int, float]]]:
 
 
 def _of_tensorboard(path: str) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing import event_accumulator  # type: ignore[import-not-found]
 
-    reader = EventAccumulator(path, size_guidance={"scalars": 0}, purge_orphaned_data=False)
+    reader = event_accumulator.EventAccumulator(path, size_guidance={"scalars": 0}, purge_orphaned_data=False)
     reader.Reload()
     return {tag: [(item.step, item.value) for item in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
 
