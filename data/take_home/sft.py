@@ -94,7 +94,7 @@ def arguments():
 
 
 def log_of(path, trainer):
-    """Log each step into a new file. Needs a copy of xpulab/align/log.py beside this script."""
+    """Log each step into a file; a restarted job goes on there. Needs a copy of xpulab/align/log.py beside this script."""
     from log import Log
 
     trainer.add_callback(Log(path, seed=trainer.args.seed).callback(trainer))

@@ -47,14 +47,14 @@ def trained(tmp_path_factory):
 @pytest.mark.parametrize("name", ["a", "accumulated"])
 def test_the_losses_are_those_of_the_trainer_without_its_rounding(trained, name):
     folder, losses = trained
-    logged = [step.values["loss"] for step in read_log(folder / f"{name}.jsonl").steps.values()]
+    logged = list(read_log(folder / f"{name}.jsonl").columns["loss"].values)
     assert [round(loss, 8) for loss in logged] == pytest.approx(losses[name], abs=1e-6) and len(logged) == 4
     assert logged != losses[name]
 
 
 def test_all_that_a_comparison_needs_is_in_the_log(trained):
     log = read_log(trained[0] / "a.jsonl")
-    assert all(step.batch and len(step.values) == 3 for step in log.steps.values())
+    assert log.batches is not None and len(log.columns) == 3
     needed = ("settings.learning_rate", "settings.stated", "model.fuse_attention_qkv", "optimizer.clip_norm", "machine.device")
     assert set(needed) <= set(log.environment) and log.environment["settings.stated"] == "by the user"
 

@@ -91,14 +91,30 @@ def test_what_is_no_number_is_written_as_text(tmp_path):
     writer.step(float("nan"), grad_norm=float("inf"))
     writer.step(-float("inf"))
     assert [step["loss"] for step in lines(tmp_path / "a.jsonl")[1:]] == ["nan", "-inf"]
-    assert read_log(tmp_path / "a.jsonl").steps[1].values["grad_norm"] == float("inf")
+    assert read_log(tmp_path / "a.jsonl").columns["loss"].values[1] == -float("inf")
 
 
-def test_a_log_is_never_overwritten_and_each_line_is_there_at_once(tmp_path):
-    Log(tmp_path / "a.jsonl").step(1.5, step=7)
-    assert [line.get("step") for line in lines(tmp_path / "a.jsonl")] == [None, 7]
+def test_a_job_that_is_started_again_goes_on_in_its_log_behind_a_line_that_was_cut(tmp_path):
+    path = tmp_path / "a.jsonl"
+    writer = Log(path, seed=4)
+    for step in range(1, 8):
+        writer.step(9.0 - step, step=step)
+    assert [line.get("step") for line in lines(path)] == [None, 1, 2, 3, 4, 5, 6, 7]
+    with path.open("a") as file:
+        file.write('{"step": 8, "lo')
+    again = Log(path, seed=5)
+    for step in range(6, 10):
+        again.step(9.0 - step, step=step)
+    log = read_log(path)
+    assert list(log.steps) == list(range(1, 10)) and list(log.columns["loss"].values) == [9.0 - step for step in range(1, 10)]
+    assert "step 6" in " ".join(log.notes) and "settings.seed" in " ".join(log.notes)
+
+
+def test_what_is_no_log_is_never_overwritten(tmp_path):
+    (tmp_path / "a.jsonl").write_text("mine\n")
     with pytest.raises(FileExistsError, match=r"a\.jsonl"):
         Log(tmp_path / "a.jsonl")
+    assert (tmp_path / "a.jsonl").read_text() == "mine\n"
 
 
 def test_only_the_first_process_writes(tmp_path, monkeypatch):

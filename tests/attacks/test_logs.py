@@ -36,19 +36,19 @@ def test_a_line_that_takes_too_much_is_named(xpulab, good, tmp_path, text, line)
     (tmp_path / "bad.jsonl").write_text(text)
     for arguments in (("bad.jsonl", good), (good, "bad.jsonl"), (good, good, "--noise", "bad.jsonl")):
         code, shown = xpulab("align", *arguments)
-        assert code == 2 and f"xpulab: bad.jsonl line {line}: " in shown and "give the file" in shown, shown
+        assert code == 2 and f"xpulab: bad.jsonl line {line}: " in shown and "give the log" in shown, shown
         assert "no verdict" not in shown and len(shown) < 1000
 
 
 def test_a_device_that_never_ends_is_named(xpulab, good):
     code, shown = xpulab("align", "/dev/zero", good)
-    assert code == 2 and shown.startswith("xpulab: /dev/zero: has more than 128 MiB; give the file"), shown
+    assert code == 2 and shown.startswith("xpulab: /dev/zero line 1: not a text; give the log"), shown
 
 
 def test_a_pipe_into_which_no_process_writes_is_empty(xpulab, good, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     code, shown = xpulab("align", good, "fifo")
-    assert code == 2 and shown.startswith("xpulab: fifo line 1: not JSON"), shown
+    assert code == 2 and shown.startswith("xpulab: fifo line 1: empty; give the log"), shown
 
 
 @pytest.mark.parametrize("line", ["xpulab align <(cat good.jsonl) <(sleep 1; cat good.jsonl)", WRITER])

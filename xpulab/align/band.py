@@ -1,13 +1,14 @@
 """How large a difference noise explains: rounding in another order, which grows while a training goes on.
 
 Measured, from a third log of the same training whose numbers differ by noise only; or, where there is none, a stated model.
+Never more than half of what the loss falls by: noise does not undo a training.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import accumulate
+
+import numpy as np
 
 from xpulab.align.read import TrainingLog
 
@@ -27,13 +28,17 @@ HALF_GROWTH = {"loss": 8.0, "grad_norm": 8.0}
 bfloat16 a step, and 1.4 times that for two trainings that both round. Between tiny trainings it was 0.09 and 0.16."""
 RATE_TOLERANCE = 1e-6
 """Of a learning rate, relative: schedules are computed in other orders, and one is not a result of the training."""
+MOST_OF_FALL, MOST_OF_NORM = 0.5, 0.5
+"""No noise is wider: of the loss's fall, and of the largest norm of the gradients so far."""
+FALLS = 0.1
+"""A loss that falls by less than so much of its largest value says nothing about how large noise can be."""
 
-ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half a unit in the last place, relative to 1, by type."""
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "16 bits": 2.0**-8, "bfloat16": 2.0**-8}
+"""Half a unit in the last place, relative to 1, by type; "16 bits" is either of two."""
 
 
 def dtype_of(log: TrainingLog) -> str:
-    """The type in which a training multiplies, as far as its first line says: float32 otherwise."""
+    """The type in which a training multiplies, as the log says it; else "", or float32 for xpulab.align.Log."""
     stated = str(log.environment.get("settings.dtype", ""))
     if stated in ROUNDING:
         return stated
@@ -41,57 +46,54 @@ def dtype_of(log: TrainingLog) -> str:
         if log.environment.get(setting) is True:
             return name
     types = str(log.environment.get("weights.dtype", "")).split()
-    return max((name for name in types if name in ROUNDING), key=ROUNDING.__getitem__, default="float32")
+    default = "float32" if log.format.startswith("xpulab.align") else ""
+    return max((name for name in types if name in ROUNDING), key=ROUNDING.__getitem__, default=default)
 
 
-def band_of(
-    a: TrainingLog, b: TrainingLog, noise: Sequence[TrainingLog], numbers: Sequence[int], quantities: Sequence[str]
-) -> tuple[dict[str, list[float]], str]:
-    """By quantity how far from a values may be, one width a step; and where that comes from, in words.
+def fall(*losses: np.ndarray) -> float:
+    """By how much a loss falls, of several the least: from the mean of a tenth of the steps to that of later ones."""
+    least = np.inf
+    for values in losses:
+        values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+        few = max(1, len(values) // 10)
+        sums = np.append(0.0, np.cumsum(values))
+        means = (sums[few:] - sums[:-few]) / few
+        drop = float((np.maximum.accumulate(means) - means).max())
+        least = min(least, drop if drop > 1e-12 * np.abs(values).max() else 0.0)  # less is the rounding of the sums
+    return least
 
-    It is measured from logs of noise when there are any, else the model.
-    What a trainer has rounded cannot agree more closely: that is added. Of two types the one that rounds less counts: what the
-    other one loses is a difference, not noise.
+
+def widths(
+    name: str, numbers: np.ndarray, a: np.ndarray, b: np.ndarray, noise: Sequence[tuple[np.ndarray, np.ndarray]], dtype: str
+) -> np.ndarray:
+    """How far values b of a quantity may be from a, step by step, without what a file has rounded.
+
+    noise: by log steps and how far their values are from a, for a measured band. dtype: of the products, for the model.
     """
-    dtype = min((dtype_of(log) for log in (a, b)), key=ROUNDING.__getitem__)
-    growths = HALF_GROWTH if dtype in ("float16", "bfloat16") else GROWTH
-    widths: dict[str, list[float]] = {}
-    for name in quantities:
-        values = a.values(name, numbers)
-        if name == "learning_rate":
-            widths[name] = [RATE_TOLERANCE * abs(value) for value in values]
-            continue
-        last_place = min(ROUNDING[dtype], ROUNDING["float32"])  # a loss and norms are summed in float32
-        least = [LAST_PLACES * last_place * abs(value) if math.isfinite(value) else 0.0 for value in values]
-        wide = _measured(name, values, noise, numbers) if noise else _model(values, growths[name] * ROUNDING[dtype])
-        rounded = sum(resolution(log, name) for log in (a, b))
-        widths[name] = [max(pair) + rounded for pair in zip(least, wide, strict=True)]
+    if name == "learning_rate":
+        return RATE_TOLERANCE * np.abs(a)
+    size = np.where(np.isfinite(a), np.abs(a), 0.0)
+    largest = np.maximum.accumulate(size)
+    least = LAST_PLACES * min(ROUNDING[dtype], ROUNDING["float32"]) * size  # a loss and norms are summed in float32
+    measured = np.zeros_like(a)
+    for steps, apart in noise:
+        so_far = np.append(0.0, np.maximum.accumulate(np.where(np.isfinite(apart), apart, 0.0)))
+        measured = np.maximum(measured, so_far[np.searchsorted(steps, numbers, "right")])
+    growths = HALF_GROWTH if dtype in ("float16", "bfloat16", "16 bits") else GROWTH
+    count = numbers - numbers[0] + (numbers[1] - numbers[0] if len(numbers) > 1 else 1)
+    wide = FACTOR * measured if noise else growths[name] * ROUNDING[dtype] * count * largest
+    falls_by = max(fall(a), fall(b))
+    most = MOST_OF_NORM * largest if name == "grad_norm" else np.full_like(a, MOST_OF_FALL * falls_by)
+    if name == "grad_norm" or falls_by >= FALLS * largest[-1]:
+        wide = np.minimum(wide, np.maximum(most, 2 * measured))
+    return np.maximum(least, wide)
+
+
+def origin(a: TrainingLog, noise: Sequence[TrainingLog], dtype: str) -> str:
+    """Where the widths come from, in words."""
     if noise:
         names = ", ".join(log.path.name for log in noise)
-        return widths, f"measured: {FACTOR} times the largest difference so far between {a.path.name} and {names}"
+        return f"measured: {FACTOR} times the largest difference so far between {a.path.name} and {names}"
+    growths = HALF_GROWTH if dtype in ("float16", "bfloat16", "16 bits") else GROWTH
     each = ", ".join(f"{growth:g} ({name})" for name, growth in growths.items())
-    unit = f"{ROUNDING[dtype]:.1e} of the largest value, a step ({dtype})"
-    return widths, f"a model, not measured: {each} x {unit}; --noise measures it"
-
-
-def resolution(log: TrainingLog, name: str) -> float:
-    """Half a unit of the last decimal, where all values of a log are rounded to at most 8 decimals; else 0."""
-    values = [value for value in log.values(name, list(log.steps)) if math.isfinite(value)]
-    exact = (decimals for decimals in range(9) if all(value == round(value, decimals) for value in values))
-    return next((0.5 * 10.0**-decimals for decimals in exact), 0.0)
-
-
-def _measured(name: str, values: Sequence[float], noise: Sequence[TrainingLog], numbers: Sequence[int]) -> list[float]:
-    """FACTOR times the largest difference between the values and a log of noise up to each step."""
-    apart = [
-        [abs(value - log.steps[number].values.get(name, math.nan)) for log in noise]
-        for value, number in zip(values, numbers, strict=True)
-    ]
-    largest = (max([0.0, *filter(math.isfinite, differences)]) for differences in apart)
-    return [FACTOR * width for width in accumulate(largest, max)]
-
-
-def _model(values: Sequence[float], growth: float) -> list[float]:
-    """A stated growth: in proportion to the largest value so far and to the number of steps since the first one compared."""
-    largest = accumulate((abs(value) if math.isfinite(value) else 0.0 for value in values), max)
-    return [growth * count * width for count, width in enumerate(largest, start=1)]
+    return f"a model, not measured: {each} x {ROUNDING[dtype]:.1e} of the largest value, a step ({dtype}); --noise measures it"

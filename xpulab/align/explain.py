@@ -58,6 +58,11 @@ def advice(place: str) -> str:
     return " ".join(_data()["advice"][part] for part in place.split(" or "))
 
 
+def look_at(pattern: str) -> str:
+    """What to look at when the difference of two logs has this pattern."""
+    return str(_data()["patterns"][pattern])
+
+
 @cache
 def _data() -> Any:
     return files.load_yaml(files.data("alignment.yaml"), files.data("schema", "alignment.schema.json"))

@@ -67,11 +67,13 @@ _LAST_PLACE = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "f
 
 
 class Log:
-    """A log of one training in a new file. In a training of several processes only the first one writes.
+    """A log of one training, in a new file or in that of a job that was started again: there it goes on with a new header.
+
+    In a training of several processes only the first one writes.
 
     model, optimizer: their gradients and learning rate are noted; without them the first line knows less. settings: what else
     may explain a difference, such as seed=0 or dtype="bfloat16", the type of the matrix products under autocast.
-    Raises FileExistsError when the file is there: a log is never overwritten.
+    Raises FileExistsError when the file is there and no log: nothing is overwritten.
     """
 
     def __init__(self, path: str | os.PathLike[str], model: Any = None, optimizer: Any = None, **settings: Any) -> None:
@@ -80,7 +82,7 @@ class Log:
         self._has_begun = False
         self._file = None
         if _rank() == 0:
-            self._file = open(path, "x", encoding="utf-8")  # noqa: SIM115
+            self._file = _opened(path)
 
     def step(
         self,
@@ -226,6 +228,18 @@ class _Callback:
         batch = [part for part in self.batches if part is not None] if _processes() == 1 else []
         log.step(loss, batch or None, step=state.global_step + 1)
         self.losses, self.batches = [], []
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """The file to write into, behind what it has; a last line that was cut is ended."""
+    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    file.seek(0)
+    first = file.readline()
+    if first and FORMAT not in first:
+        raise FileExistsError(f"{path} is there, and no log of xpulab.align: give another name")
+    if first and not functools.reduce(lambda _, line: line, file, first).endswith("\n"):
+        file.write("\n")
+    return file
 
 
 def _rank() -> int:

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import textwrap
 
-from xpulab.align.compare import DIFFERS, Alignment, Parting
+from xpulab.align.compare import PLACES, Alignment, Parting
 from xpulab.align.explain import EXPLAINS, RELATED, advice
+from xpulab.verdict import RIGHT
 
 WIDTH = 120
 
-PLACES = {
-    "batch": "other batches",
-    "learning rate": "another learning rate",
-    "forward": "the weights to begin with, or the forward pass",
-    "backward": "the backward pass: the loss agrees, the gradients do not",
-    "update or forward": "the update of the step before, or the forward pass",
-}
-"""By place what differs first within a step."""
-
 
 def format_alignment(alignment: Alignment) -> str:
-    """The comparison, for people."""
-    a, b, numbers = alignment.a, alignment.b, alignment.numbers
-    lines = [f"a  {a.path}", f"b  {b.path}", f"{len(numbers)} steps compared, {numbers[0]} to {numbers[-1]}", ""]
+    """The comparison, for people. What may explain a difference is printed for one that is wrong or undecided."""
+    numbers = alignment.numbers
+    lines = [
+        f"{name}  {log.path} ({log.format}, {len(log.steps)} steps)" for name, log in (("a", alignment.a), ("b", alignment.b))
+    ]
+    lines += [f"{len(numbers)} steps compared, {numbers[0]} to {numbers[-1]}", ""]
     batches = "the same" if alignment.has_batches else "not compared: no digests in a log"
+    agree = [row.name for row in alignment.quantities if row.first_beyond is None]
+    for pattern in alignment.patterns:
+        lines += _field("pattern", f"{pattern.says}; within the noise: {', '.join(agree) or 'nothing'}")
+        lines += _field("", f"look at: {pattern.look}")
     lines += _field("batches", batches if alignment.batches_part is None else f"part at step {alignment.batches_part}")
     lines += _field("to the bit", _parting(alignment.bit, "the same at every step"))
     lines += _field("beyond noise", _parting(alignment.beyond, "at no step"))
     lines += _field("noise", alignment.band)
-    lines += ["", *_table(alignment), "", *_environment(alignment)]
+    loss = next(row for row in alignment.quantities if row.name == "loss")
+    whole = {"of the loss": alignment.size, f"of what it falls by ({alignment.falls_by:.3g})": alignment.falls_by}
+    for word, part in (("largest difference", loss.largest), ("band at the last step", alignment.widest)):
+        shares = [f"{_share(part / size)} {name}" for name, size in whole.items() if size > 0]
+        lines += _field("share", f"{word} of the loss: {part:.2g}, {', '.join(shares) or 'of a loss of 0'}")
+    lines += _field("mean", f"relative difference of the losses: {_share(loss.relative)}")
+    lines += ["", *_table(alignment), ""]
+    if alignment.answer != RIGHT:
+        lines += _environment(alignment)
     lines += [line for note in alignment.notes for line in _wrapped(f"note: {note}", "  ")]
-    return "\n".join([*lines, "", f"verdict: {_verdict(alignment)}"])
+    return "\n".join([*lines, "", *_wrapped(f"verdict: {alignment.answer}: {alignment.reason}", " " * 9)])
+
+
+def _share(share: float) -> str:
+    return f"{share:.2%}" if share >= 1e-4 or not share else f"{share:.1e}"
 
 
 def _field(name: str, text: str) -> list[str]:
@@ -68,12 +79,6 @@ def _environment(alignment: Alignment) -> list[str]:
         if difference.rank in (EXPLAINS, RELATED) and difference.says not in said:
             said.add(difference.says)
             lines += _wrapped(f"{' ' * 12}{difference.says} [{difference.source}]", " " * 12)
-    if parting is not None and not any(difference.rank == EXPLAINS for difference in found):
+    if parting is not None and not alignment.patterns and not any(difference.rank == EXPLAINS for difference in found):
         lines += _wrapped(f"  look next: {advice(parting.place)}", "  ")
     return lines
-
-
-def _verdict(alignment: Alignment) -> str:
-    if alignment.beyond is None:
-        return alignment.verdict
-    return f"{DIFFERS} from step {alignment.beyond.step} on, {PLACES[alignment.beyond.place]}"
