@@ -18,22 +18,6 @@ def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
-@fault("sft.optimizer-options", lanes=("sim",), wraps="paddle.amp:GradScaler.step")
-def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
-    """Gradients are clipped while they are still multiplied by the factor of the scaler."""
-    clip = optimizer._grad_clip
-    if clip is None or not self.is_enable():
-        return step(self, optimizer)
-    weights = [weight for weight in optimizer._parameter_list if weight.grad is not None]
-    for weight, gradient in clip([(weight, weight.grad) for weight in weights]):
-        weight.grad.set_value(gradient)
-    optimizer._grad_clip = None
-    try:
-        return step(self, optimizer)
-    finally:
-        optimizer._grad_clip = clip
-
-
 @fault("sft.generation-options", wraps="paddlenlp.generation.utils:TopPProcess")
 def smallest_share_is_everything(_real, probs, top_p, least):
     """Sampling from the likeliest tokens with some share takes every token."""
