@@ -75,16 +75,28 @@ LOGGING: dict[str, dict[str, Any]] = {
     "never": {"logging_steps": 100},
 }
 
+BEST = {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss"}
+
 EVALUATIONS: dict[str, tuple[Sequence[int], dict[str, Any]]] = {
     "none": ((), {}),
     "each step": ((ROWS,), {}),
-    "each epoch, a last batch of one row": ((5,), {"evaluation_strategy": "epoch", "per_device_eval_batch_size": 2}),
     "short last batch, kept on the host": ((5,), {"per_device_eval_batch_size": 3, "eval_accumulation_steps": 1}),
     "of two batches only": ((5,), {"per_device_eval_batch_size": 2, "max_evaluate_steps": 2}),
     "of two sets": ((3, 2), {}),
-    "the best is loaded": ((3,), {"save_strategy": "steps", "save_steps": 1, "load_best_model_at_end": True}),
+    "the best is loaded": ((3,), {**BEST, "save_strategy": "steps", "save_steps": 1, "save_total_limit": 1}),
+    "each epoch, the worst is loaded": (
+        (3,),
+        {**BEST, "evaluation_strategy": "epoch", "save_strategy": "epoch", "greater_is_better": True},
+    ),
 }
 """By name how many rows each set has that is evaluated, and the options of the trainer."""
+
+FURTHER: dict[str, dict[str, Any]] = {
+    "none": {},
+    "release_grads": {"release_grads": True},
+    "timers": {"skip_profile_timer": False},
+}
+"""By name options that must not change what is computed."""
 
 SHARED: dict[str, Any] = {
     "family": FAMILIES,
@@ -117,21 +129,23 @@ TRAINING = Grid(
 LOOP = Grid(
     {
         **SHARED,
-        "epoch": ("whole batches", "a short batch"),
+        "epoch": ("whole batches", "a short batch", "a short batch that is dropped"),
         "length": LENGTHS,
         "schedule": SCHEDULES,
         "logging": LOGGING,
         "evaluation": EVALUATIONS,
         "moments": {"usual": (0.8, 0.9, 1e-2), "other": (0.0, 0.5, 0.1)},
         "calls": (1, 2),
-    }
+        "further": FURTHER,
+    },
+    uninformative={"epoch": ["a short batch that is dropped"]},
 )
 """What a training does when. moments: beta1, beta2 and epsilon of AdamW, none of them its default; epsilon is so large that a
 gradient of another size makes another step. calls: how often train() is called; a second call goes on with weights, moments and
 schedule, and counts its steps anew."""
 
-PLAIN = {axis: next(iter(values.values())) for grid in (TRAINING, LOOP) for axis, values in grid.axes.items()}
-"""By axis of either grid its default."""
+PLAIN = {axis: next(iter(values.values())) for axis, values in {**TRAINING.axes, **LOOP.axes}.items()} | {"layers": 1}
+"""By axis of either grid its value in the other one."""
 
 GAP = 1e-2
 """How far the likeliest token's logit must be above the second one's to be the only right prediction."""
@@ -192,9 +206,8 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
     padded.padding_side = "left" if case.rows == "padded left" else "right"
     batches = UPDATES * case.accumulation + (case.epoch == "a batch left over")
     counts, options = case.evaluation
-    examples, *held_out = (
-        _examples(rng, count, case.rows) for count in (ROWS * batches - (case.epoch == "a short batch"), *counts)
-    )
+    odd = {"a short batch": -1, "a short batch that is dropped": 1}.get(case.epoch, 0)
+    examples, *held_out = (_examples(rng, count, case.rows) for count in (ROWS * batches + odd, *counts))
     sets = [_in_rows(each, padded, case.rows) for each in held_out]
     with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
         usual: dict[str, Any] = {
@@ -209,8 +222,9 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
             "eval_steps": 1,
             "recompute": case.recompute != "none",
             "offload_optim": case.offload,
+            "dataloader_drop_last": odd > 0,
         }
-        given = {**usual, **case.length, **case.schedule, **case.logging, **options}
+        given = {**usual, **case.length, **case.schedule, **case.logging, **options, **case.further}
         trainer = SFTTrainer(
             model=network,
             args=SFTConfig(**settings(folder, device, case.seed, **given)),
@@ -397,7 +411,7 @@ def _reference(
     weights, entries, passes, done = dict(start), list[Entry](), 0, 0
     deltas = dict.fromkeys(start, 0.0)
     bounds = {name: 2.0**-22 * sum(map(len, calls)) * np.maximum(1.0, np.abs(weight)) for name, weight in start.items()}
-    size = options.get("per_device_eval_batch_size", ROWS)
+    size, sign = options.get("per_device_eval_batch_size", ROWS), -1 if options.get("greater_is_better") else 1
 
     def bound_of(loss: float, gradients: Mapping[str, np.ndarray]) -> float:
         moved = sum(float((np.abs(gradient) * bounds[name]).sum()) for name, gradient in gradients.items())
@@ -428,7 +442,7 @@ def _reference(
         return found
 
     for steps in calls:
-        window, losses, best = list[tuple[float, float]](), list[tuple[float, float]](), (np.inf, 0.0, 0, weights, bounds)
+        window, losses, best = list[tuple[float, float]](), list[tuple[float, float]](), None
         for step, parts in enumerate(steps, 1):
             rate = plan.rate(done)
             done += 1
@@ -454,8 +468,8 @@ def _reference(
                 for number, rows in enumerate(plan.held_out):
                     line = evaluation(rows, "eval" if len(plan.held_out) == 1 else f"eval_set_{number}")
                     entries.append(logged(line, step))
-                if line.get("eval_loss", (np.inf, 0.0))[0] < best[0]:
-                    best = (*line["eval_loss"], step, weights, bounds)
+                if "load_best_model_at_end" in options and (best is None or sign * line["eval_loss"][0] < sign * best[0][0]):
+                    best = line["eval_loss"], step, weights, bounds
         of_dataset = plan.rows * case.length.get("num_train_epochs", 0) // 1 / plan.total
         line = {"train_loss": _mean(losses), "train_samples": (of_dataset or ROWS * case.accumulation, COUNTED)}
         entries.append(logged(line, plan.total))
@@ -463,10 +477,8 @@ def _reference(
         counts = {"steps": plan.total, "global_step": plan.total, "max_steps": plan.total}
         counts |= {"num_train_epochs": math.ceil(plan.total / UPDATES)}
         counts |= {"consumed_samples": plan.total * ROWS * case.accumulation}
-        if options.get("load_best_model_at_end"):
-            *measured, step, weights, bounds = best
-            line["best_metric"] = (measured[0], measured[1])
-            counts["best_step"] = step
+        if best:
+            line["best_metric"], counts["best_step"], weights, bounds = best
         entries.append(line | {name: (count, COUNTED) for name, count in counts.items()})
     logits = np.zeros([0])
     if options:
