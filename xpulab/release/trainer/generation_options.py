@@ -85,7 +85,9 @@ GENERATION = Grid(
         "only a prompt of one token has a first token": lambda prompts, forced: (
             forced == "first" and prompts != PROMPTS["of one token"]
         ),
-        "all beams would begin with the same token": lambda strategy, forced: forced == "first" and "num_beams" in strategy,
+        "all beams would begin with the same token": lambda strategy, forced, new: (
+            "num_beams" in strategy and (forced == "first" or (forced == "last" and new == 1))
+        ),
         "whole rows of beams are a strategy of their own": lambda strategy, result: (
             result == "whole rows" and "num_beams" in strategy
         ),
