@@ -102,7 +102,9 @@ def models() -> Grid:
             "quick LoRA refuses layers whose weight or bias trains": lambda kind, further, bias: (
                 kind is KINDS["quick LoRA"] and (bias is not None or further is FURTHER["all of block 1"])
             ),
-            "PiSSA has no more singular values": lambda kind, rank: kind is KINDS["PiSSA"] and rank > WIDTH,
+            "PiSSA has no more singular values, and lacks a part of its base when all is dropped": lambda kind, rank, dropout: (
+                kind is KINDS["PiSSA"] and (rank > WIDTH or dropout == 1.0)
+            ),
             "twelve blocks take long": lambda kind, target, state: (
                 target[1] > 2 and (kind is not KINDS["LoRA"] or state not in (STATES[0], LOADED[0]))
             ),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddlenlp.generation import GenerationConfig
+from paddlenlp.generation import BaseStreamer, GenerationConfig
 
 from xpulab import reference
 from xpulab.checks.compared import Compared
@@ -75,7 +75,7 @@ GENERATION = Grid(
         "penalty": (1.0, 1.7),
         "ngram": (0, 2),
         "forced": ("none", "last", "first"),
-        "result": ("new tokens", "whole rows"),
+        "result": ("new tokens", "whole rows", "a stream"),
     },
     {
         "padding needs a mask": lambda prompts, mask: prompts == PROMPTS["padded left"] and mask == "left out",
@@ -88,14 +88,14 @@ GENERATION = Grid(
         "all beams would begin with the same token": lambda strategy, forced, new: (
             "num_beams" in strategy and (forced == "first" or (forced == "last" and new == 1))
         ),
-        "whole rows of beams are a strategy of their own": lambda strategy, result: (
-            result == "whole rows" and "num_beams" in strategy
+        "whole rows of beams are a strategy of their own, and no stream has them": lambda strategy, result: (
+            result != "new tokens" and "num_beams" in strategy
         ),
     },
     uninformative={"mask": ["left out"], "end": ["one of two tokens"], "strategy": ["beams, whole rows"]},
 )
 """The grid. end: which token of the first row ends every row. least: min_new_tokens. ngram: no_repeat_ngram_size. forced: the
-place of a token that must come, forced_bos_token_id or forced_eos_token_id. result: of trunc_input."""
+place of a token that must come, forced_bos_token_id or forced_eos_token_id. result: of trunc_input, or what a streamer gets."""
 
 DRAWS = 4000
 """How often a token is drawn. Five standard deviations of its share are at most 0.04."""
@@ -139,7 +139,10 @@ def measure(case: Case) -> Compared:
         cache = options.pop("use_cache")
         given |= {"generation_config": GenerationConfig(**options), "use_cache": cache}
         options = {}
+    stream = _Stream()
+    given["streamer"] = stream if case.result == "a stream" else None
     tokens, scores = network.generate(paddle.to_tensor(ids), **given, **options)
+    tokens = paddle.concat(stream.steps, axis=1) if stream.ended else tokens
 
     rows = [row for of_prompt in right for row in of_prompt]
     longest = max(len(found) for found, _ in rows)
@@ -148,6 +151,20 @@ def measure(case: Case) -> Compared:
         lines = np.concatenate([ids.repeat(len(right[0]), axis=0), lines], axis=1)
     expected = {"tokens": lines, "scores": np.array([[score] for _, score in rows])}
     return Compared({"tokens": tokens.numpy(), "scores": scores.numpy()}, expected, {"tokens": 0.25, "scores": 2 * GAP})
+
+
+class _Stream(BaseStreamer):
+    """Keeps the tokens of each step, [rows, 1], and whether the end was reported."""
+
+    def __init__(self) -> None:
+        self.steps: list[Any] = []
+        self.ended = False
+
+    def put(self, value: Any) -> None:
+        self.steps.append(value)
+
+    def end(self) -> None:
+        self.ended = True
 
 
 def measure_shares(case: Case) -> Compared:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.datasets import MapDataset, ZeroPaddingMapDataset
 from paddlenlp.trainer import TrainerCallback
@@ -91,12 +92,20 @@ EVALUATIONS: dict[str, tuple[Sequence[int], dict[str, Any]]] = {
 }
 """By name how many rows each set has that is evaluated, and the options of the trainer."""
 
-FURTHER: dict[str, dict[str, Any]] = {
-    "none": {},
-    "release_grads": {"release_grads": True},
-    "timers": {"skip_profile_timer": False},
+def _criterion(logits: Any, labels: Any) -> Any:
+    """The mean over the labels that count."""
+    logits = logits[0] if isinstance(logits, tuple) else logits
+    losses = paddle.nn.functional.cross_entropy(logits, labels.unsqueeze(-1), ignore_index=IGNORED, reduction="none")
+    return losses.sum() / (labels != IGNORED).sum()
+
+
+FURTHER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "none": ({}, {}),
+    "release_grads": ({"release_grads": True}, {}),
+    "a criterion": ({}, {"criterion": _criterion}),
+    "predictions plus one": ({}, {"preprocess_logits_for_metrics": lambda predictions, labels: predictions + 1}),
 }
-"""By name options that must not change what is computed."""
+"""By name more options of SFTConfig and of SFTTrainer: only the last one changes something, what is predicted."""
 
 SHARED: dict[str, Any] = {
     "family": FAMILIES,
@@ -187,7 +196,7 @@ class _Kept(TrainerCallback):
 
 
 def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
-    """Train with a case's options. In the control every weight has gone nine tenths of its way.
+    """Train with a case's options. In the control every weight has gone nine tenths of its way, and the losses are larger.
 
     tokenizer: its padding token is 0. device: of the trainer. bits: that products in float32 keep of their factors.
     """
@@ -224,7 +233,7 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
             "offload_optim": case.offload,
             "dataloader_drop_last": odd > 0,
         }
-        given = {**usual, **case.length, **case.schedule, **case.logging, **options, **case.further}
+        given = {**usual, **case.length, **case.schedule, **case.logging, **options, **case.further[0]}
         trainer = SFTTrainer(
             model=network,
             args=SFTConfig(**settings(folder, device, case.seed, **given)),
@@ -234,14 +243,15 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
             data_collator=DataCollatorForSeq2Seq(padded),
             callbacks=[kept],
             compute_metrics=_counted if options else None,
+            **case.further[1],
         )
         for _ in range(case.calls):
             result = trainer.train()
             trainer.save_metrics("train", result.metrics)
             kept.entries.append({"steps": result.global_step, "train_loss": result.training_loss, **_in_files(trainer)})
-        predicted = trainer.predict(sets[0]) if options else None
+        predicted = trainer.predict(sets[0], metric_key_prefix="held_out") if options else None
     if predicted:
-        kept.entries += [predicted.metrics, trainer.evaluate(sets[0])]
+        kept.entries += [predicted.metrics, trainer.evaluate(sets[0], metric_key_prefix="after")]
     found = {name: weight.numpy() for name, weight in network.named_parameters()} | _series(kept.entries)
     found |= {"modes": np.array([sum(evaluating)]), "on the card": np.array([kept.places == [device]], float)}
     plan = _Plan(case, batches, len(examples), held_out)
@@ -256,8 +266,9 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
         is_clear, counted = best - second > GAP, predicted.label_ids != IGNORED
         found |= {"labels": predicted.label_ids[counted], "predictions": predicted.predictions[counted][is_clear]}
         right |= {"labels": labels[labels != IGNORED], "predictions": logits[labels != IGNORED][is_clear].argmax(-1)[:, None]}
+        right["predictions"] += "preprocess_logits_for_metrics" in case.further[1]
         bounds |= {"labels": np.array(0.25), "predictions": np.array(0.25)}
-    return Compared(found, right, bounds, {**right, **less})
+    return Compared(found, right, bounds, {**right, **less, "train_loss": 1.25 * right["train_loss"]})
 
 
 def _counted(predicted: Any) -> dict[str, float]:
@@ -482,8 +493,8 @@ def _reference(
         entries.append(line | {name: (count, COUNTED) for name, count in counts.items()})
     logits = np.zeros([0])
     if options:
-        entries.append(evaluation(plan.held_out[0], "test"))
-        again = logged(evaluation(plan.held_out[0]), plan.total)
+        entries.append(evaluation(plan.held_out[0], "held_out"))
+        again = logged(evaluation(plan.held_out[0], "after"), plan.total)
         entries += [again, again]  # logged and returned
         logits = reference.logits(weights, config, _filled(_flat(plan.evaluated(plan.held_out[0]))))
     found, right = (_series({name: pair[side] for name, pair in each.items()} for each in entries) for side in (0, 1))
