@@ -103,7 +103,7 @@ DRAWS = 4000
 SAMPLING = Grid(
     {
         "temperature": (1.0, 0.5, 2.0),
-        "top_k": (0, 1, 5, VOCABULARY - 1, VOCABULARY, 2 * VOCABULARY),
+        "top_k": (0, 1, 5, VOCABULARY, 2 * VOCABULARY),
         "top_p": (1.0, 0.7, 0.2, 0.0),
         "penalty": (1.0, 1.7),
     }
