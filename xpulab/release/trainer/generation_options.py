@@ -3,8 +3,8 @@
     check.grid("sft.generation-options", GENERATION, one_by_one(measure), add_row, level=level, seed=seed, means=...)
     check.grid("sft.sampling-options", SAMPLING, one_by_one(measure_shares), add_row, level=level, seed=seed, means=...)
 
-A case continues prompts of random tokens with random weights. Compared are the tokens and the scores; prompts are drawn until no
-choice depends on rounding. The second grid draws one token many times, and counts.
+A case continues prompts of random tokens with random weights. Compared are tokens and scores; prompts are drawn until no choice
+depends on rounding. The second grid draws one token many times, and counts.
 
 The score of a row is the mean over its tokens, with the one that ends it: of their logits in greedy search, of their
 log-probabilities in sampling, before temperature, top_k and top_p. That of beam search is the sum of the log-probabilities,
@@ -13,9 +13,9 @@ divided by ((n + 5) / 6) ** length_penalty, where n tokens come before the one t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,8 +94,8 @@ GENERATION = Grid(
     },
     uninformative={"mask": ["left out"], "end": ["one of two tokens"], "strategy": ["beams, whole rows"]},
 )
-"""The grid. end: which token of the first row ends every row. least: min_new_tokens. ngram: no_repeat_ngram_size. forced: the
-place of a token that must come, forced_bos_token_id or forced_eos_token_id. result: of trunc_input, or what a streamer gets."""
+"""The grid. end: which token of the first row ends every row. least: min_new_tokens. ngram: no_repeat_ngram_size. forced: where
+a token must come, by forced_bos_token_id or forced_eos_token_id. result: of trunc_input, or what a streamer gets."""
 
 DRAWS = 4000
 """How often a token is drawn. Five standard deviations of its share are at most 0.04."""
@@ -108,7 +108,7 @@ SAMPLING = Grid(
         "penalty": (1.0, 1.7),
     }
 )
-"""The grid of sampling. top_p is a share of all tokens, also of those that top_k excludes; the token that crosses it belongs."""
+"""The grid of sampling. top_p is a share of all tokens, also of those that top_k excludes; the token that crosses it counts."""
 
 Row = tuple[list[int], float]
 """A generated row: its tokens up to the end token, and its score."""
@@ -134,16 +134,15 @@ def measure(case: Case) -> Compared:
     options |= {f"max_{unit}": abs(case.new), **({f"min_{unit}": case.least} if case.least else {})}
     length = max(map(len, prompts))
     ids = np.array([[PADDING] * (length - len(prompt)) + prompt for prompt in prompts])
-    given = {"attention_mask": paddle.to_tensor((ids != PADDING).astype("int64"))} if case.mask == "given" else {}
+    given: dict[str, Any] = {"streamer": _Stream() if case.result == "a stream" else None}
+    if case.mask == "given":
+        given["attention_mask"] = paddle.to_tensor((ids != PADDING).astype("int64"))
     if case.new < 0:
-        cache = options.pop("use_cache")
-        given |= {"generation_config": GenerationConfig(**options), "use_cache": cache}
-        options = {}
-    stream = _Stream()
-    given["streamer"] = stream if case.result == "a stream" else None
+        given["use_cache"] = options.pop("use_cache")
+        options = {"generation_config": GenerationConfig(**options)}
     tokens, scores = network.generate(paddle.to_tensor(ids), **given, **options)
-    tokens = paddle.concat(stream.steps, axis=1) if stream.ended else tokens
-
+    if given["streamer"]:
+        tokens = paddle.concat(given["streamer"].steps, axis=1)
     rows = [row for of_prompt in right for row in of_prompt]
     longest = max(len(found) for found, _ in rows)
     lines = np.array([(found + NEW * [PADDING])[:longest] for found, _ in rows])
@@ -154,17 +153,12 @@ def measure(case: Case) -> Compared:
 
 
 class _Stream(BaseStreamer):
-    """Keeps the tokens of each step, [rows, 1], and whether the end was reported."""
+    """Keeps the tokens of each step, [rows, 1], when the end is reported."""
 
     def __init__(self) -> None:
+        self.open: list[Any] = []
         self.steps: list[Any] = []
-        self.ended = False
-
-    def put(self, value: Any) -> None:
-        self.steps.append(value)
-
-    def end(self) -> None:
-        self.ended = True
+        self.put, self.end = self.open.append, lambda: self.steps.extend(self.open)
 
 
 def measure_shares(case: Case) -> Compared:
@@ -212,38 +206,30 @@ def _prompts_of(
         free = [_searched(logits, case, prompt, (PADDING,), PADDING)[0][0] for prompt in prompts]
         unused = (each for each in range(1, PADDING) if not any(each in row for row in (*free, *prompts)))
         forced, other = next(unused), next(unused)
-        ends = {
-            "never": (other,),
-            "the first token": (free[0][0],),
-            "the third token": (free[0][min(2, len(free[0]) - 1)],),
-            "one of two tokens": (other, free[0][min(1, len(free[0]) - 1)]),
-            "also in the prompt": (prompts[0][-1],),
-        }[case.end]
+        third, second, first = (free[0][min(place, len(free[0]) - 1)] for place in (2, 1, 0))
+        ends: dict[str, tuple[int, ...]] = {"never": (other,), "the first token": (first,), "the third token": (third,)}
+        ends |= {"one of two tokens": (other, second), "also in the prompt": (prompts[0][-1],)}
         noise = [np.zeros(VOCABULARY), *rng.uniform(-GAP, GAP, (3, VOCABULARY))]
-        found = [
-            [_searched(lambda tokens, off=off: logits(tokens) + off, case, prompt, ends, forced) for prompt in prompts]
-            for off in noise
-        ]
-        if all(_tokens(each) == _tokens(found[0]) for each in found):
-            return prompts, forced, ends, found[0]
+        found = [[_searched(_off(logits, by), case, each, ends[case.end], forced) for each in prompts] for by in noise]
+        tokens = [[[row for row, _ in of_prompt] for of_prompt in rows] for rows in found]
+        if all(each == tokens[0] for each in tokens):
+            return prompts, forced, ends[case.end], found[0]
 
 
-def _tokens(rows: Sequence[Sequence[Row]]) -> list[list[list[int]]]:
-    return [[tokens for tokens, _ in of_prompt] for of_prompt in rows]
+def _off(logits: Logits, by: np.ndarray) -> Logits:
+    return lambda tokens: logits(tokens) + by
 
 
 def _logits_of(weights: Any, config: Any) -> Logits:
     """By the reference implementation, without a cache of keys and values, each row of tokens once."""
-    known: dict[tuple[int, ...], np.ndarray] = {}
 
-    def logits(tokens: Sequence[int]) -> np.ndarray:
-        row = tuple(tokens)
-        if row not in known:
-            batch = {"input_ids": np.array([row]), "attention_mask": np.ones([1, len(row)], "int64")}
-            known[row] = reference.logits(weights, config, batch)[0, -1]
-        return known[row]
+    @cache
+    def logits(*tokens: int) -> np.ndarray:
+        batch = {"input_ids": np.array([tokens]), "attention_mask": np.ones([1, len(tokens)], "int64")}
+        last: np.ndarray = reference.logits(weights, config, batch)[0, -1]
+        return last
 
-    return logits
+    return lambda tokens: logits(*tokens)
 
 
 def _penalized(logits: np.ndarray, tokens: Sequence[int], penalty: float) -> np.ndarray:
@@ -262,14 +248,14 @@ def _searched(logits: Logits, case: Case, prompt: Sequence[int], ends: tuple[int
             values[list(ends)] = LOWEST
         values = _penalized(values, tokens, case.penalty)
         if case.ngram:
-            values[[after for before, after in zip(tokens[:-1], tokens[1:], strict=True) if before == tokens[-1]]] = LOWEST
+            values[[after for before, after in pairwise(tokens) if before == tokens[-1]]] = LOWEST
         if (case.forced == "first" and len(tokens) == 1) or (case.forced == "last" and step == abs(case.new) - 1):
             values[:], values[forced] = LOWEST, 0.0
         return values
 
     if "num_beams" in case.strategy:
         return _beams(lambda tokens: processed(log_softmax(logits(tokens)), tokens), case, prompt, ends)
-    tokens, scores = list(prompt), []
+    tokens, scores = list(prompt), list[float]()
     while len(tokens) < len(prompt) + abs(case.new) and not (scores and tokens[-1] in ends):
         values = processed(logits(tokens), tokens)
         tokens.append(int(values.argmax()))
@@ -299,12 +285,12 @@ def _beams(logps: Logits, case: Case, prompt: Sequence[int], ends: tuple[int, ..
         taken: list[int] = []
         for number, beams in enumerate(groups):
             best = sorted((each for beam in beams for each in candidates(beam, taken)), key=lambda each: -each[0])[: 2 * size]
-            groups[number] = [(before + [token], total) for _, total, before, token in best if token not in ends][:size]
+            groups[number] = [([*before, token], total) for _, total, before, token in best if token not in ends][:size]
             taken += [tokens[-1] for tokens, _ in groups[number]]
             kept = 0
             for rank, (_, total, before, token) in enumerate(best):
                 if token in ends and rank < size and kept < size:
-                    finished.append((before[len(prompt) :] + [token], score(total, step)))
+                    finished.append(([*before[len(prompt) :], token], score(total, step)))
                 kept += token not in ends
             finished = sorted(finished, key=lambda row: -row[1])[:width]
             highest = score(max(total for _, total, _, _ in best), step)

@@ -4,10 +4,9 @@
     check.grid("sft.training-options", TRAINING, run, add_row, level=level, seed=seed, means=...)
     check.grid("sft.training-log", LOOP, run, add_row, level=level, seed=seed, means=...)
 
-A case trains some steps from random weights, biases and norms included. Compared are every number that the trainer logs, returns
-or writes and that is no time, in the order in which it does; what it predicts; whether the model was in training mode; and every
-weight at the end. An option that must not change the result (recomputation, an evaluation in between) is simply not in the
-reference implementation.
+A case trains some steps from random weights, biases and norms included. Compared are every number but times that the trainer
+logs, returns or writes, in its order; what it predicts; whether the model was in training mode; and every weight at the end. An
+option that must not change the result (recomputation, an evaluation in between) is not in the reference implementation.
 """
 
 from __future__ import annotations
@@ -91,6 +90,7 @@ EVALUATIONS: dict[str, tuple[Sequence[int], dict[str, Any]]] = {
     ),
 }
 """By name how many rows each set has that is evaluated, and the options of the trainer."""
+
 
 def _criterion(logits: Any, labels: Any) -> Any:
     """The mean over the labels that count."""
@@ -280,11 +280,11 @@ def _in_files(trainer: Any) -> dict[str, Any]:
     """What the trainer writes about the training: all_results.json and trainer_state.json."""
     trainer.save_state()
     folder = Path(trainer.args.output_dir)
-    state = json.loads((folder / "trainer_state.json").read_text())
+    state, results = (json.loads((folder / f"{name}.json").read_text()) for name in ("trainer_state", "all_results"))
     kept = {name: state[name] for name in ("epoch", "global_step", "max_steps", "num_train_epochs", "consumed_samples")}
     if state["best_model_checkpoint"]:
         kept |= {"best_metric": state["best_metric"], "best_step": int(state["best_model_checkpoint"].rpartition("-")[2])}
-    return {**kept, "written_loss": json.loads((folder / "all_results.json").read_text())["train_loss"]}
+    return {**kept, "written_loss": results["train_loss"]}
 
 
 def _series(entries: Iterable[Mapping[str, float]]) -> Values:
@@ -416,8 +416,8 @@ def _reference(
     """
     case, (_, options) = plan.case, plan.case.evaluation
     decayed = frozenset(name for name in trained if "norm" not in name and not name.endswith("bias"))
-    _, beta2, epsilon = case.moments
-    optimizer = reference.AdamW(*case.moments, case.decay, case.clip or np.inf, decayed)
+    beta1, beta2, epsilon = case.moments
+    optimizer = reference.AdamW(beta1, beta2, epsilon, case.decay, case.clip or np.inf, decayed)
     relative = reference.bound_of_gradients(case.layers, bits=bits)
     weights, entries, passes, done = dict(start), list[Entry](), 0, 0
     deltas = dict.fromkeys(start, 0.0)
