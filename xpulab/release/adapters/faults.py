@@ -32,3 +32,11 @@ def merged_layer_has_no_bias(forward, self, x, *given):
     """A merged layer leaves out its bias."""
     result = forward(self, x, *given)
     return result - self.bias if self.merged and self.bias is not None else result
+
+
+@fault("lora.model-options", wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable")
+def biases_stay_frozen(mark, self):
+    """The option trainable_bias has no effect."""
+    mark(self)
+    for name, weight in self.model.named_parameters():
+        weight.stop_gradient |= name.endswith("bias")

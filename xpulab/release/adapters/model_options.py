@@ -11,6 +11,7 @@ and what is in the files must be those of W + s A B.
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from xpulab import reference
 from xpulab.chapters.shared.models import IGNORED
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.release.tiny_training import FAMILIES, HEADS, VOCABULARY, Weights, new_network
+from xpulab.release.tiny_training import FAMILIES, HEADS, VOCABULARY, WIDTH, Weights, new_network
 
 PASSES = 8
 """How many passes in a row may add their rounding: two for each step and one for the logits, with a margin."""
@@ -41,8 +42,9 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "LoRA+": {"lora_plus_scale": 4.0},
     "PiSSA": {"pissa": True},
     "quick LoRA": {"use_quick_lora": True},
+    "mixer": {"lora_use_mixer": True},
 }
-"""By kind the options of LoRAConfig."""
+"""By kind the options of LoRAConfig. A mixer is a square matrix between A and B."""
 
 MODELS = {
     "Llama": (FAMILIES["llama"], HEADS),
@@ -70,12 +72,17 @@ FURTHER: dict[str, tuple[str, ...]] = {
 """By name trainable_modules: what of the base trains beside the adapter."""
 
 LOADED = ("loaded", "loaded again after a pass")
-STATES = ("trained and saved", "fresh", "merged", "merged and taken out", "switched off and on", *LOADED)
-"""loaded again after a pass: the workaround for PiSSA."""
+SAVED = ("trained and saved", "merged and saved")
+STATES = (*SAVED, "fresh", "merged", "merged and taken out", "restored", "switched off and on", *LOADED)
+"""All merge twice; merged and taken out: twice, too. restored: merged, then without the layers of LoRA. loaded again after a
+pass: the workaround for PiSSA."""
 
 
 def models() -> Grid:
-    """The grid. dropout: evaluated, and trained in evaluation mode, where nothing may be dropped."""
+    """The grid. dropout: in evaluation mode, also while training, nothing may be dropped; in training mode 1.0 drops all.
+
+    bias: trainable_bias.
+    """
     return Grid(
         {
             "kind": KINDS,
@@ -83,22 +90,26 @@ def models() -> Grid:
             "tied": (False, True),
             "target": TARGETS,
             "further": FURTHER,
-            "rank": (2, 1),
+            "bias": (None, "lora", "all"),
+            "rank": (2, 1, 20),
             "alpha": (4, 3),
             "mode": ("train", "eval"),
-            "dropout": (0.0, 0.5),
+            "dropout": (0.0, 0.5, 1.0),
             "state": STATES,
         },
         {
-            "dropout is random in training": lambda dropout, mode: dropout > 0 and mode == "train",
-            "quick LoRA refuses layers whose weight trains": lambda kind, further: (
-                kind is KINDS["quick LoRA"] and further is FURTHER["all of block 1"]
+            "dropout is random in training": lambda dropout, mode: dropout == 0.5 and mode == "train",
+            "quick LoRA refuses layers whose weight or bias trains": lambda kind, further, bias: (
+                kind is KINDS["quick LoRA"] and (bias is not None or further is FURTHER["all of block 1"])
+            ),
+            "PiSSA has no more singular values, and lacks a part of its base when all is dropped": lambda kind, rank, dropout: (
+                kind is KINDS["PiSSA"] and (rank > WIDTH or dropout == 1.0)
             ),
             "twelve blocks take long": lambda kind, target, state: (
                 target[1] > 2 and (kind is not KINDS["LoRA"] or state not in (STATES[0], LOADED[0]))
             ),
         },
-        uninformative={"state": ["fresh"]},
+        uninformative={"state": ["fresh", "restored"]},
     )
 
 
@@ -132,7 +143,8 @@ def measure(work: Path, bits: int, case: Case) -> Compared:
     parts: Weights = {}
     for layer in layers:
         inputs, outputs = base[f"{layer}.weight"].shape
-        for name, shape in {"lora_A": (inputs, case.rank), "lora_B": (case.rank, outputs)}.items():
+        shapes = {"lora_A": (inputs, case.rank), "lora_B": (case.rank, outputs)}
+        for name, shape in {**shapes, **({"lora_AB": (case.rank, case.rank)} if "lora_use_mixer" in case.kind else {})}.items():
             parts[f"{layer}.{name}"] = (rng.standard_normal(shape) / 3).astype("float32").astype("float64")
     ids, labels = rng.integers(0, VOCABULARY, (2, BATCH, LENGTH))
     labels[0, :2] = IGNORED
@@ -157,6 +169,8 @@ def _base(case: Case, rng: np.random.Generator) -> tuple[Any, Any, Weights]:
 
 def _is_further(case: Case, problem: _Problem, name: str) -> bool:
     """Whether a weight of the base trains; where embedding and head are one, under either name."""
+    if case.bias and name.endswith("bias") and (case.bias == "all" or name.removesuffix(".bias") in problem.layers):
+        return True
     tied = ("lm_head.weight", f"{problem.config.model_type}.embed_tokens.weight") if case.tied else ()
     return any(_is_named(each, case.further) for each in (tied if name in tied else (name,)))
 
@@ -169,10 +183,11 @@ def _is_named(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _by_paddle(work: Path, case: Case, problem: _Problem, base: Any) -> Weights:
-    target = case.target[0] or get_lora_target_modules(base)
-    options = {**case.kind, "r": case.rank, "lora_alpha": case.alpha, "lora_dropout": case.dropout}
+    target: Any = case.target[0] or get_lora_target_modules(base)
+    target = target[0] if len(target) == 1 else list(target)
+    options = {**case.kind, "trainable_bias": case.bias, "r": case.rank, "lora_alpha": case.alpha, "lora_dropout": case.dropout}
     options["trainable_modules"] = list(case.further) or None
-    adapted: Any = LoRAModel(base, LoRAConfig(target_modules=list(target), **options))
+    adapted: Any = LoRAModel(base, LoRAConfig(target_modules=target, **options))
     weights = adapted.model.state_dict()
     found = {f"trains: {name}": np.array([not weight.stop_gradient], float) for name, weight in weights.items()}
     if case.state == "fresh":
@@ -182,21 +197,31 @@ def _by_paddle(work: Path, case: Case, problem: _Problem, base: Any) -> Weights:
     for name, value in problem.parts.items():
         weights[name].set_value(paddle.to_tensor(value.astype("float32")))
     found["losses"] = _train(case, adapted, problem)
-    if case.state == "trained and saved" or case.state in LOADED:
+    if case.state in ("merged", *SAVED[1:], "merged and taken out", "restored"):
+        adapted.merge()
+        adapted.merge()
+    if case.state in (*SAVED, *LOADED):
         adapted.save_pretrained(str(work))
-    if case.state == "trained and saved":
+    if case.state in SAVED:
         stored, in_file = paddle.load(str(work / FILE)), LoRAConfig.from_pretrained(str(work))
         found |= {f"file: {name}": value.numpy() for name, value in stored.items()}
         found["options"] = np.array([in_file.to_dict() == adapted.lora_config.to_dict()], float)
+        found["scaling"] = np.array([json.loads((work / "lora_config.json").read_text())["scaling"]])
     if case.state in LOADED:
         adapted = LoRAModel.from_pretrained(_base(case, case.rng())[0], str(work))
     if case.state == LOADED[1]:
         _logits(case, adapted, problem)
         adapted.set_state_dict(paddle.load(str(work / FILE)))
-    if case.state.startswith("merged"):
-        adapted.merge()
     if case.state == "merged and taken out":
         adapted.unmerge()
+        adapted.unmerge()
+    if case.state == "restored":
+        restored = adapted.restore_original_model()
+        return {
+            **found,
+            "logits": _logits(case, restored, problem),
+            **{f"weight: {name}": value.numpy() for name, value in restored.state_dict().items()},
+        }
     if case.state == "switched off and on":
         adapted.disable_lora()
         found["logits, switched off"] = _logits(case, adapted, problem)
@@ -232,28 +257,30 @@ def _logits(case: Case, network: Any, problem: _Problem) -> np.ndarray:
 
 def _by_hand(case: Case, problem: _Problem, factor: float) -> Weights:
     """factor: of the scale. A fresh adapter has the scale 0, and a quarter of its own for the factor 1.25."""
-    kind = case.labels["kind"]
+    kind, is_merged = case.labels["kind"], case.state in ("merged", "merged and saved", "restored")
     scale = 1.0 if kind == "PiSSA" else case.alpha / (case.rank**0.5 if kind == "rsLoRA" else case.rank)
-    scale *= factor - (case.state == "fresh")
+    drops = case.dropout == 1.0 and case.mode == "train"
+    live, scale = (scale * (factor - is_off) for is_off in (case.state == "fresh" or drops, case.state == "fresh"))
     weights = {**problem.base, **problem.parts}
     batch = {"input_ids": problem.ids, "attention_mask": np.ones_like(problem.ids), "labels": problem.labels}
     learning = [*problem.parts, *(name for name in problem.base if _is_further(case, problem, name))]
     trains = {name: np.array([name in learning], float) for name in weights}
     found = {f"trains: {name}": value for name, value in _with_tied(case, problem, trains).items()}
     if case.state == "fresh":
-        return {**found, "logits": reference.logits(_whole(problem, weights, scale), problem.config, batch)}
+        return {**found, "logits": reference.logits(_whole(problem, weights, live), problem.config, batch)}
     for layer in problem.layers if kind == "PiSSA" else ():
         weights[f"{layer}.weight"] = weights[f"{layer}.weight"] - _best_of_rank(weights[f"{layer}.weight"], case.rank)
-    found["losses"] = _train_by_hand(case, problem, batch, weights, learning, scale)
-    whole = _whole(problem, weights, scale)
+    found["losses"] = _train_by_hand(case, problem, batch, weights, learning, live)
+    whole = _whole(problem, weights, scale if is_merged else live)
     found["logits"] = reference.logits(whole, problem.config, batch)
     if case.state == "switched off and on":
         found["logits, switched off"] = reference.logits(weights, problem.config, batch)
-    if case.state == "trained and saved":
-        found["options"] = np.array([1.0])
-        in_file = _with_tied(case, problem, {name: weights[name] for name in learning})
+    if case.state in SAVED:
+        found |= {"options": np.array([1.0]), "scaling": np.array([scale])}
+        held = {**weights, **whole} if is_merged else weights
+        in_file = _with_tied(case, problem, {name: held[name] for name in learning})
         found |= {f"file: {name}": value for name, value in in_file.items()}
-    held = {**weights, **whole} if case.state == "merged" else weights
+    held = (whole if case.state == "restored" else {**weights, **whole}) if is_merged else weights
     return {**found, **{f"weight: {name}": value for name, value in _with_tied(case, problem, held).items()}}
 
 
@@ -267,8 +294,15 @@ def _whole(problem: _Problem, weights: Weights, scale: float) -> Weights:
     """The weights of the base, and what the adapter adds to them."""
     whole = {name: value for name, value in weights.items() if ".lora_" not in name}
     for layer in problem.layers:
-        whole[f"{layer}.weight"] = whole[f"{layer}.weight"] + scale * weights[f"{layer}.lora_A"] @ weights[f"{layer}.lora_B"]
+        a, middle, b = _parts(weights, layer)
+        whole[f"{layer}.weight"] = whole[f"{layer}.weight"] + scale * a @ middle @ b
     return whole
+
+
+def _parts(weights: Weights, layer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, what is between both, and B."""
+    a, b = weights[f"{layer}.lora_A"], weights[f"{layer}.lora_B"]
+    return a, weights.get(f"{layer}.lora_AB", np.eye(len(b))), b
 
 
 def _best_of_rank(weight: np.ndarray, rank: int) -> np.ndarray:
@@ -287,8 +321,9 @@ def _train_by_hand(
         loss, gradients = reference.loss_and_gradients(whole, problem.config, batch, IGNORED)
         losses.append(loss)
         for layer in problem.layers:
-            a, b, of_weight = weights[f"{layer}.lora_A"], weights[f"{layer}.lora_B"], gradients[f"{layer}.weight"]
-            gradients |= {f"{layer}.lora_A": scale * of_weight @ b.T, f"{layer}.lora_B": scale * a.T @ of_weight}
+            (a, middle, b), slope = _parts(weights, layer), scale * gradients[f"{layer}.weight"]
+            gradients |= {f"{layer}.lora_A": slope @ (middle @ b).T, f"{layer}.lora_B": (a @ middle).T @ slope}
+            gradients[f"{layer}.lora_AB"] = a.T @ slope @ b.T
         for name in learning:
             weights[name] = weights[name] - RATE * (faster if name.endswith("lora_B") else 1.0) * gradients[name]
     return np.array(losses)

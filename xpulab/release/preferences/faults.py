@@ -42,3 +42,9 @@ def adapter_stays_on_for_the_reference(_real, self, model):
 def reference_counts_half(loss, self, chosen, rejected, *kept):
     """The loss takes half of the reference model's log-probabilities."""
     return loss(self, chosen, rejected, *[0.5 * each for each in kept])
+
+
+@fault("dpo.logged", wraps="paddlenlp.trl:DPOTrainer.log_metric")
+def logged_rewards_exchange_their_answers(log, self, *, policy_chosen_logps, policy_rejected_logps, **named):
+    """The log has the log-probabilities of chosen and rejected answers exchanged."""
+    log(self, policy_chosen_logps=policy_rejected_logps, policy_rejected_logps=policy_chosen_logps, **named)

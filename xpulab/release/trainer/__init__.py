@@ -1,1 +1,1 @@
-"""What SFTTrainer, optimizers and generate promise of their options."""
+"""What SFTTrainer, recomputation and generate promise of their options."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
+
 from xpulab.chapters.shared.fault import fault, paddle
 
 
@@ -18,23 +20,56 @@ def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
-@fault("sft.optimizer-options", lanes=("sim",), wraps="paddle.amp:GradScaler.step")
-def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
-    """Gradients are clipped while they are still multiplied by the factor of the scaler."""
-    clip = optimizer._grad_clip
-    if clip is None or not self.is_enable():
-        return step(self, optimizer)
-    weights = [weight for weight in optimizer._parameter_list if weight.grad is not None]
-    for weight, gradient in clip([(weight, weight.grad) for weight in weights]):
-        weight.grad.set_value(gradient)
-    optimizer._grad_clip = None
-    try:
-        return step(self, optimizer)
-    finally:
-        optimizer._grad_clip = clip
+@fault("sft.training-log", wraps="paddlenlp.trainer:Trainer._get_learning_rate")
+def logged_rate_is_that_of_the_step_before(_rate, self):
+    """A line of the log has the learning rate of the step that was made, not of the next one."""
+    schedule = self.lr_scheduler
+    return schedule.base_lr * schedule.lr_lambda(schedule.last_epoch - 1)
 
 
-@fault("sft.generation-options", wraps="paddlenlp.generation.utils:TopPProcess")
+@fault("sft.training-log", wraps="paddlenlp.trainer.trainer:find_batch_size")
+def short_batch_counts_like_others(_real, inputs):
+    """The loss of an evaluation is the mean of its batches, whatever rows they have."""
+    return 1
+
+
+@fault("sft.training-log", wraps="paddlenlp.trainer.trainer:nested_truncate")
+def predictions_lose_their_last_row(truncate, arrays, limit):
+    """What an evaluation predicted lacks the last row."""
+    return truncate(arrays, limit - 1)
+
+
+@fault("sft.generation-options", wraps="paddlenlp.generation.utils:GenerationMixin.update_scores_for_generation")
+def score_is_that_of_the_first_token(update, scores, next_scores, length, unfinished):
+    """The score of a generated row is that of its first token."""
+    return scores if length else update(scores, next_scores, length, unfinished)
+
+
+@fault("sft.generation-options", wraps="paddlenlp.generation.utils:BeamHypotheses.__init__")
+def length_penalty_is_ignored(start, self, num_beams, length_penalty, early_stopping):
+    """Beam search ignores length_penalty."""
+    start(self, num_beams, 1.0, early_stopping)
+
+
+@fault("sft.sampling-options", wraps="paddlenlp.generation.utils:TopKProcess")
+def one_more_token_is_likely(process, probs, top_k, least):
+    """Sampling from the top_k likeliest tokens takes one more."""
+    return process(probs, top_k + 1, least)
+
+
+@fault("sft.collators", wraps="paddlenlp.data:DataCollatorForSeq2Seq.__init__")
+def labels_have_the_usual_filler(start, self, *given, label_pad_token_id=-100, **named):
+    """A collator ignores label_pad_token_id."""
+    start(self, *given, **named)
+
+
+@fault("sft.packed-rows", after="paddlenlp.datasets:ZeroPaddingMapDataset._pad_batch_records")
+def packed_examples_see_those_before(row, *_given):
+    """A token of a packed row attends to the examples before its own."""
+    row["attention_mask"][:] = np.tril(np.ones(row["attention_mask"].shape[1:], bool))
+
+
+@fault("sft.generation-options", "sft.sampling-options", wraps="paddlenlp.generation.utils:TopPProcess")
 def smallest_share_is_everything(_real, probs, top_p, least):
     """Sampling from the likeliest tokens with some share takes every token."""
     return probs

@@ -1,0 +1,1 @@
+"""What Paddle's optimizers promise of their options."""
