@@ -21,7 +21,7 @@ REDUCED = 3
 """So many red cases are reduced; each computes some cases again, and more of them rarely say more."""
 
 SECONDS = {"smoke": 0.0, "quick": 0.7, "standard": math.inf}
-"""By level how long further cases of a grid are computed."""
+"""By level how many seconds of the processor the further cases of a grid may take."""
 
 _AT_ONCE = 16
 """Further cases between two looks at the clock; their arrays are kept at the same time."""
@@ -69,9 +69,9 @@ class GridTable(Table):
 
     def fill_further(self, level: str, seed: int) -> None:
         """Compute the grid's further cases as long as the level allows, and reduce those that are red."""
-        own, end = len(self._rows), time.monotonic() + SECONDS[level]
+        own, end = len(self._rows), time.process_time() + SECONDS[level]
         cases = self._grid.further_cases(seed)
-        while time.monotonic() < end and (some := list(islice(cases, _AT_ONCE))):
+        while time.process_time() < end and (some := list(islice(cases, _AT_ONCE))):
             for case, value in zip(some, self._run(some), strict=True):
                 self._compute(case, value)
         self._reduce_red(own)

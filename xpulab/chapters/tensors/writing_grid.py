@@ -18,18 +18,7 @@ import paddle
 
 from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    ELEMENTS,
-    EMPTY,
-    FLOATS,
-    INDEX_LAYOUTS,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    Shape,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.chapters.tensors.index_grids import GRADIENTS, on_sim
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
 from xpulab.checks.compared import Compared
@@ -151,9 +140,9 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "shape": SHAPES,
         "axis": AXES,
         "places": PLACES,
-        "index_layout": INDEX_LAYOUTS,
+        "index_layout": interesting.INDEX_LAYOUTS,
         "value": (*_BROADCAST, "number"),
-        "elements": ELEMENTS,
+        "elements": interesting.ELEMENTS,
         "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
@@ -194,8 +183,8 @@ def _measure(case: Case) -> Compared:
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
     value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
     number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
-    given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
-    index = case.index_layout(at) if at.ndim else paddle.to_tensor(at)
+    given = [] if case.value == "number" else [LAYOUTS["contiguous"].tensor(elements, case.dtype)]
+    index = case.index_layout(at)
     function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
