@@ -70,10 +70,12 @@ class GridTable(Table):
     def fill_further(self, level: str, seed: int) -> None:
         """Compute the grid's further cases as long as the level allows, and reduce those that are red."""
         own, end = len(self._rows), time.process_time() + SECONDS[level]
-        cases = self._grid.further_cases(seed)
-        while time.process_time() < end and (some := list(islice(cases, _AT_ONCE))):
+        cases = self._grid.further_cases(seed) if SECONDS[level] else iter(())
+        while some := list(islice(cases, _AT_ONCE)):
             for case, value in zip(some, self._run(some), strict=True):
                 self._compute(case, value)
+            if time.process_time() > end:
+                break
         self._reduce_red(own)
         self._rows, self._further = self._rows[:own], self._rows[own:]
 
