@@ -241,3 +241,14 @@ def test_a_listed_defect_explains_a_further_value_as_one_that_is_listed(monkeypa
     assert found.outcome == "known"
     of_ten = wide_check(monkeypatch, wrong_where(lambda case: case.sign == 0 and case.twice), "standard", issue(sign=["ten"]))
     assert of_ten.outcome == "failed"
+
+
+def test_another_defect_of_a_listed_further_value_stays_red(monkeypatch):
+    def measure(case):
+        return 7_000 if case.sign == 10 and case.twice else expected(case)
+
+    minus = known_issues.KnownIssue(
+        "an-id", "x.values", {}, ("cpu",), "s", "r", "w", when={"twice": ["True"]}, shows="'no such text'"
+    )
+    found = wide_check(monkeypatch, grids.one_by_one(measure), "standard", minus)
+    assert any(row.outcome == "failed" and "is another defect" in row.reason for row in found.rows)
