@@ -454,7 +454,7 @@ def attention(types: Sequence[str]) -> Grid:
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 45,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
     }
-    of_numbers = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
+    of_numbers: dict[str, Any] = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
     return Grid(axes, rules).with_further(
         {**of_numbers, "lengths": interesting.LENGTHS, "padding": interesting.PADDINGS}, further
     )

@@ -212,7 +212,7 @@ def selections() -> Grid:
             SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
         ),
     }
-    more = {
+    more: dict[str, Any] = {
         "positions": POSITIONS,
         "index": ("int64", "int32"),
         "index_layout": interesting.INDEX_LAYOUTS,
