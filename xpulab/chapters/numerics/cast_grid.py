@@ -14,8 +14,9 @@ import numpy as np
 import paddle
 from ml_dtypes import bfloat16
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS
+from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS, OF_LAYOUTS
 from xpulab.checks.compared import Compared, numbers
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS
@@ -35,13 +36,16 @@ def _spread(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: 
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
     "ordinary": lambda rng, shape: rng.uniform(0, 100, shape),
     "negative": lambda rng, shape: -rng.uniform(0, 100, shape),
+    "large": lambda rng, shape: _spread(rng, shape, 2, 17),
     "halves": lambda rng, shape: rng.integers(0, 100, shape) + 0.5,
     "ties of 16 bits": lambda rng, shape: 1 + (2 * rng.integers(0, 60, shape) + 1) * 2.0 ** -rng.choice([8, 11], shape),
     "small": lambda rng, shape: _spread(rng, shape, -8, -3),
     "tiny": lambda rng, shape: _spread(rng, shape, -36, -20),
-    "large": lambda rng, shape: _spread(rng, shape, 2, 17),
+    "denormal": lambda rng, shape: rng.choice([-0.0, 1.0, -1.0], shape) * 2.0 ** -rng.choice([20, 23, 130, 148], shape),
     "not finite": lambda rng, shape: rng.choice([np.nan, np.inf, -np.inf, 1.0], shape),
 }
+
+_OF_FLOATS = (*VALUES.values(),)[3:]
 
 CASTS = Grid(
     {
@@ -50,24 +54,22 @@ CASTS = Grid(
         "shape": ((6, 5), (), (0, 4), (2, 1025)),
     },
     {
-        "integers and bool are finite, and have no halves": lambda way, values: (
-            way[0] not in BITS
-            and values in (VALUES["not finite"], VALUES["halves"], VALUES["ties of 16 bits"], VALUES["small"], VALUES["tiny"])
-        ),
+        "integers and bool are finite, and have no halves": lambda way, values: (way[0] not in BITS and values in _OF_FLOATS),
         "what an integer cannot hold has no right value": lambda way, values: (
             way[1] in INTEGERS and (values is VALUES["not finite"] or (values is VALUES["negative"] and way[1] == "uint8"))
         ),
     },
     EMPTY,
     each="way",
-)
+).with_further({"shape": interesting.SHAPES, "layout": {**LAYOUTS, **interesting.LAYOUTS}}, OF_LAYOUTS | interesting.RULES)
 
 
 def _measure(case: Case) -> Compared:
     """Cast on the device in use; of two floating types also the gradient."""
     (source, target), rng = case.way, case.rng()
     drawn = _held_by_both(case.values(rng, case.shape), source, target)
-    tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # xpulab search has layouts
+    tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # a further axis
+    drawn = _decoded(tensor)
     has_gradient = source in BITS and target in BITS
     tensor.stop_gradient = not has_gradient
     result = tensor.cast(target)

@@ -18,6 +18,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, computed
 from xpulab.checks.compared import Compared
@@ -81,7 +82,13 @@ def functions(types: Sequence[str]) -> Grid:
     }
     values = {**VALUES, **chosen("far above zero", "far below zero")}
     axes: dict[str, Any] = {"function": tuple(FUNCTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "values": values}
-    return Grid(axes, rules, EMPTY, each="function")
+    further: Rules = {
+        **interesting.RULES,
+        "the function is of numbers above 0": lambda function, values: (
+            FUNCTIONS[function].is_of_positives and values in interesting.WITH_ZEROS
+        ),
+    }
+    return Grid(axes, rules, EMPTY, each="function").with_further(interesting.OF_NUMBERS, further)
 
 
 def _measure_function(case: Case) -> Compared:
@@ -128,6 +135,17 @@ OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
 """By name the shape of the second tensor: it is broadcast to the first, or the first to it."""
 
 
+MEMORIES: dict[str, Callable[[Callable[[np.ndarray], Any], np.ndarray, Any], tuple[Any, Any]]] = {
+    "one for each": lambda tensor, left, second: (tensor(left), second),
+    "the same tensor": lambda tensor, left, second: (tensor(left),) * 2,
+    "backwards in the same": lambda tensor, left, second: (lambda first: (first, first[::-1]))(tensor(left)),
+    "one row further": lambda tensor, left, second: (lambda whole: (whole[:-1], whole[1:]))(tensor(np.r_[left, left[-1:]])),
+}
+"""By name the two tensors of what makes a tensor, the first one's elements, and a second one: views of one memory, or two."""
+
+DIVIDING = ("divide", "floor_divide", "remainder")
+
+
 def arithmetic(types: Sequence[str]) -> Grid:
     """The grid of operators of two tensors. types: the floating types that the device has."""
     rules: Rules = {
@@ -147,6 +165,13 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "nothing is written in place that has another shape, or no such method": lambda operator, way, other, order: (
             way == "in place" and (order or other is OTHERS["one more axis"] or not PAIRS[operator].in_place)
         ),
+        "two tensors of one memory have one shape with rows": lambda shape, other, memory: (
+            memory is not MEMORIES["one for each"]
+            and (not 0 < len(shape) < 7 or 0 in shape or other is not OTHERS["same shape"])
+        ),
+        "what divides has no 0, and what is written in place is read nowhere else": lambda operator, way, memory: (
+            memory is not MEMORIES["one for each"] and (way == "in place" or operator in DIVIDING)
+        ),
         "only what has a gradient can be frozen": lambda operator, dtype, frozen: (
             bool(frozen) and (PAIRS[operator].slopes is None or dtype not in types)
         ),
@@ -159,10 +184,19 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "other": OTHERS,
         "order": {"first, second": False, "second, first": True},
         "values": chosen("normal", "ties", "negative", "a large mean"),
+        "memory": MEMORIES,
         "way": ("function", "in place"),
         "frozen": {"nothing": (), "first": (0,), "second": (1,)},
     }
-    return Grid(axes, rules, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.NO_MASKED_INTEGERS,
+        "only what compares takes what is not finite": lambda operator, dtype, values: (
+            values in interesting.NOT_FINITE.values()
+            and (dtype == "bool" or operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">="))
+        ),
+    }
+    return Grid(axes, rules, EMPTY, each="operator").with_further(interesting.OF_ENDS, further)
 
 
 def _measure_arithmetic(case: Case) -> Compared:
@@ -175,9 +209,10 @@ def _measure_arithmetic(case: Case) -> Compared:
         away = np.where(np.abs(away) < 0.1, 3.0, away)
     if case.dtype == "bool":
         left, away = left % 2, away % 2
-    first, second = case.layout.tensor(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
+    second = LAYOUTS["contiguous"].tensor(away, case.dtype)
+    first, second = case.memory(partial(case.layout.tensor, dtype=case.dtype), left, second)
     given = [second, first] if case.order else [first, second]
-    if case.operator in ("divide", "floor_divide", "remainder"):
+    if case.operator in DIVIDING:
         given[1] = paddle.where(given[1].abs() < 0.1, paddle.full_like(given[1], 3), given[1])
     call = _PAIR_CALLS.get(case.operator) or _function(case.operator)
 
@@ -240,6 +275,29 @@ _RULES_OF_AXES: Rules = {
 }
 
 
+_FURTHER: Rules = {
+    **interesting.RULES,
+    **interesting.OF_NOTHING,
+    **interesting.NO_MASKED_INTEGERS,
+    "the slope of a product has no zero": lambda operator, values: operator == "prod" and values in interesting.WITH_ZEROS,
+    "Paddle 3.3.1 on the CPU takes 25 s for the gradient of the largest of 60,000 numbers": lambda operator, shape: (
+        operator in ("max", "min") and math.prod(shape) > 4096
+    ),
+    "Paddle 3.3.1 on the CPU takes 8 s for log_softmax along 65,000 numbers": lambda operator, shape: (
+        operator == "log_softmax" and math.prod(shape) > 1 << 15 and max(shape) > 4097
+    ),
+    "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
+    "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
+        operator in ("sum", "mean", "cumsum") and layout in interesting.REPEATED and math.prod(shape) > 1025
+    ),
+    "only extremes, and of masked numbers exponentials, take what is not finite": lambda operator, values: (
+        values in interesting.NOT_FINITE.values()
+        and operator not in ("max", "min")
+        and not (values is interesting.NOT_FINITE["masked"] and operator in ("logsumexp", "softmax", "log_softmax"))
+    ),
+}
+
+
 def reductions(types: Sequence[str]) -> Grid:
     """The grid of operators that reduce axes. types: the floating types that the device has."""
     return _along(types, True, {"shape": SHAPES, "axis": (None, 0, -1, (0, -1)), "keepdim": (False, True)})
@@ -259,13 +317,13 @@ def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
         "values": {**VALUES, **chosen("far apart")},
         **others,
     }
-    return Grid(axes, _RULES_OF_AXES, EMPTY, each="operator")
+    return Grid(axes, _RULES_OF_AXES, EMPTY, each="operator").with_further(interesting.OF_ENDS, _FURTHER)
 
 
 def _measure_along(case: Case) -> Compared:
     along, rng, keepdim = AXES[case.operator], case.rng(), getattr(case, "keepdim", True)
     drawn = case.values(rng, case.shape)
-    tensor = case.layout.tensor(np.trunc(drawn) if case.dtype in INTEGERS else drawn, case.dtype)
+    tensor = case.layout.tensor(drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
         shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else x.shape

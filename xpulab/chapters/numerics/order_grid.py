@@ -3,7 +3,7 @@
     check.grid("numerics.orders", orders(claimed), *RUN, level=level, seed=seed, means=...)
 
 NaN is larger than every number, as in numpy and PyTorch. Equal numbers may stand in any order: then the elements at the
-positions are compared, and that no position occurs twice. All numbers are small integers, which are exact.
+positions are compared, and that no position occurs twice. Infinite integers are the least and the largest of their type.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, moved
 from xpulab.checks.compared import Compared, numbers
@@ -67,10 +68,9 @@ VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
     "NaN": _mixed([np.nan]),
 }
 
-_NOT_FINITE = (VALUES["infinite"], VALUES["NaN"])
 _RULES: Rules = {
     **OF_LAYOUTS,
-    "integers are finite": lambda dtype, values: dtype in INTEGERS and values in _NOT_FINITE,
+    "integers are numbers": lambda dtype, values: dtype in INTEGERS and values is VALUES["NaN"],
     "nothing has no largest": lambda operator, shape, axis: (
         0 in shape and axis != -1 and ORDERS[operator].kernel in ("argmax", "argmin", "topk")
     ),
@@ -92,7 +92,18 @@ def orders(types: Sequence[str]) -> Grid:
         "values": VALUES,
         "descending": {"descending": True, "ascending": False},
     }
-    return Grid(axes, _RULES, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.OF_NOTHING,
+        **interesting.NO_MASKED_INTEGERS,
+        "argmax and argmin refuse more than six axes": lambda operator, shape: (
+            ORDERS[operator].gives == "one position" and len(shape) > 6
+        ),
+        "zeros of both signs may stand in any order": lambda operator, values: (
+            values is interesting.VALUES["zeros of both signs"] and ORDERS[operator].gives == "values"
+        ),
+    }
+    return Grid(axes, _RULES, EMPTY, each="operator").with_further(interesting.OF_ENDS, further)
 
 
 def _measure(case: Case) -> Compared:

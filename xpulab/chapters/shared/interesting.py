@@ -1,22 +1,26 @@
 """Sizes, layouts, values and positions at which kernels go wrong, once for all grids of operators.
 
-    wide = grid.wider({"shape": interesting.SHAPES, "layout": interesting.LAYOUTS}, interesting.RULES)
+    Grid(axes, rules, each="operator").with_further(interesting.OF_NUMBERS, interesting.RULES | {...})
 
 The grids of chapters 17 and 18 have few plain values on each axis, so that every pair of them is in some case. Here is what
 lies around the borders of kernels: blocks, vectors, counters, caches, and numbers that cancel, are equal, or alone.
-`xpulab search` draws from both. A grid's own rules say what cannot go together, here as there.
+These grids try all of it with each operator at standard, a sample at quick; `xpulab search` draws from it without end.
+What does not apply to an operator, and why, its grid says in a rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
 import numpy as np
+import paddle
 
+from xpulab.chapters.shared.operator_tester import FLOATS, Layout, Rules, Shape, drawn
 from xpulab.chapters.shared.operator_tester import LAYOUTS as OWN_LAYOUTS
-from xpulab.chapters.shared.operator_tester import Layout, Rules, Shape
+from xpulab.reference.bounds import HALVES
 
 AROUND = (1, 2, 3, 8, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1023, 1024, 1025, 4097)
 """Lengths of an axis around those of blocks, and some that are divisible by three."""
@@ -80,6 +84,15 @@ def _middle(whole: Any) -> Any:
     return whole.transpose([1, 0, *range(2, whole.ndim)]) if whole.ndim > 1 else whole
 
 
+def _repeated(whole: Any, axis: int) -> Any:
+    """What is first along the axis, in the place of all."""
+    steps = [int(np.prod(whole.shape[place + 1 :])) for place in range(whole.ndim)]
+    steps[axis] = 0
+    if isinstance(whole, np.ndarray):
+        return np.lib.stride_tricks.as_strided(whole, whole.shape, [step * whole.itemsize for step in steps])
+    return paddle.as_strided(whole, whole.shape, steps)
+
+
 LAYOUTS = {
     "two axes exchanged": Layout(lambda shape: (shape[1], shape[0], *shape[2:]) if len(shape) > 1 else shape, _middle),
     "every third column": Layout(lambda shape: (*shape[:-1], 3 * shape[-1]), lambda whole: whole[..., 1::3]),
@@ -88,8 +101,19 @@ LAYOUTS = {
         lambda shape: (2 * shape[0], *shape[1:-1], shape[-1] + 1) if len(shape) > 1 else (2 * shape[0],),
         lambda whole: whole[1::2, ..., 1:] if whole.ndim > 1 else whole[1::2],
     ),
+    "backwards": Layout(lambda shape: shape, lambda whole: whole[::-1]),
+    "columns backwards": Layout(lambda shape: (*shape[:-1], shape[-1] + 1), lambda whole: whole[..., :0:-1]),
+    "the same row": Layout(lambda shape: shape, lambda whole: _repeated(whole, 0)),
+    "the same column": Layout(lambda shape: shape, lambda whole: _repeated(whole, -1)),
 }
-"""By name views whose first element is not aligned, or whose steps are not those of a transposed matrix."""
+"""By name views whose first element is not aligned, or whose steps are not those of a transposed matrix, negative or 0.
+
+Paddle's expand copies, so the steps of 0 are those of as_strided.
+"""
+
+REPEATED = LAYOUTS["the same row"], LAYOUTS["the same column"]
+"""Those in which several elements share a place: nothing can be written to them one by one."""
+
 
 Values = Callable[[np.random.Generator, Shape], np.ndarray]
 
@@ -121,6 +145,22 @@ def _signed_zeros(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     return np.where(rng.random(shape) < 0.75, rng.choice([0.0, -0.0], shape), rng.standard_normal(shape))
 
 
+def _masked(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Numbers of which half are -inf; of several rows all of the first one, and none of the last."""
+    values = np.where(rng.random(shape) < 0.5, -np.inf, rng.standard_normal(shape))
+    if len(shape) > 1 and shape[0] > 1:
+        values[0], values[-1] = -np.inf, rng.standard_normal(shape[1:])
+    return values
+
+
+NOT_FINITE: dict[str, Values] = {
+    "the ends of the type": lambda rng, shape: rng.choice([np.inf, -np.inf, 1.0, 2.0, 3.0], shape),
+    "the least of the type": lambda rng, shape: np.full(shape, -np.inf),
+    "the largest of the type": lambda rng, shape: np.full(shape, np.inf),
+    "masked": _masked,
+}
+"""By name values of operators for which infinities mean something; of an integer type the least and the largest."""
+
 VALUES: dict[str, Values] = {
     "all equal": lambda rng, shape: np.full(shape, 1.25),
     "equal twice": _equal(2),
@@ -136,6 +176,7 @@ VALUES: dict[str, Values] = {
 
 POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "descending": lambda rng, size: np.arange(size)[::-1].copy(),
+    "from the end": lambda rng, size: rng.permutation(size)[:33] - size,
     "all the same": lambda rng, size: np.full(33, rng.integers(0, size)),
     "the first and the last": lambda rng, size: np.array([0, size - 1, 0]),
     "every one, shuffled": lambda rng, size: rng.permutation(size),
@@ -144,12 +185,63 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 }
 """By name positions of an axis of this size."""
 
+
+def _particular(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+    of_floats = [np.nan, -0.0, 65504.0, 2.0**-16, 2.0**-130, -(2.0**-24)] if dtype in FLOATS else []
+    return drawn(rng, shape, dtype) if dtype == "bool" else rng.choice([np.inf, -np.inf, 0.0, -1.0, 1.0, *of_floats], shape)
+
+
+ELEMENTS = {"digits": drawn, "particular": _particular}
+"""By name elements that are moved as they are: with many digits; zeros of both signs, the ends of the type, denormals, NaN."""
+
+INDEX_LAYOUTS: dict[str, Callable[[np.ndarray], paddle.Tensor]] = {
+    "side by side": paddle.to_tensor,
+    "every other": lambda array: paddle.to_tensor(np.repeat(array, 2, -1))[..., ::2] if array.ndim else paddle.to_tensor(array),
+    "backwards": lambda array: paddle.to_tensor(array[..., ::-1].copy())[..., ::-1] if array.ndim else paddle.to_tensor(array),
+}
+"""By name how the elements of an index or a mask lie in a memory."""
+
 WITH_ZEROS = (VALUES["zeros of both signs"], VALUES["sparse"])
+
+OF_SHAPES: Mapping[str, Any] = {"shape": SHAPES, "layout": LAYOUTS}
+OF_NUMBERS = {**OF_SHAPES, "values": VALUES}
+OF_ENDS = {**OF_SHAPES, "values": {**VALUES, **NOT_FINITE}}
+
+PADDINGS = {"every key": lambda keys: np.zeros(keys, bool)}
+"""As those of attention, of a row of the batch that is padding and nothing else."""
+
+CLASSES = {str(size): size for size in AROUND if size > 1}
+"""Of cross entropy."""
 
 RULES: Rules = {
     "Paddle slices at most six axes": lambda shape, layout: len(shape) > 6 and layout is not OWN_LAYOUTS["contiguous"],
 }
 """What cannot go together, of grids that have these axes."""
 
-CLASSES = {str(size): size for size in AROUND if size > 1}
-"""Of cross entropy."""
+OF_NOTHING: Rules = {
+    "an axis without elements has a sum, and nothing else": lambda operator, shape, axis: (
+        isinstance(axis, int) and bool(shape) and not shape[axis] and operator not in ("sum", "cumsum")
+    )
+}
+
+NO_MASKED_INTEGERS: Rules = {
+    "only floating numbers are masked": lambda dtype, values: values is NOT_FINITE["masked"] and dtype not in FLOATS
+}
+
+FEW_AXES: Rules = {"Paddle slices at most six axes": lambda shape: len(shape) > 6}
+
+NOT_REPEATED: Rules = {"nothing is written to elements that share a place": lambda layout: layout in REPEATED}
+
+NO_SLOPE_OF_REPEATED: Rules = {
+    "Paddle 3.3.1 counts an element that as_strided shows twice once in its gradient": lambda layout, dtype: (
+        layout in REPEATED and dtype in FLOATS
+    )
+}
+
+
+_MANY = {POSITIONS["70,000"]: 64, POSITIONS["300 times each"]: 4097}
+
+
+def are_too_many(shape: Shape, dtype: str, positions: Any) -> bool:
+    """Whether so many positions are of rows that are not short, or of a type of 16 bits, which holds no sums of so many."""
+    return positions in _MANY and (math.prod(shape) > _MANY[positions] or dtype in HALVES)

@@ -13,6 +13,7 @@ move elements have exact formulas, `moved` and `written`; their elements and gra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -63,8 +64,9 @@ class Layout:
     is_contiguous: bool = False
 
     def memory(self, array: np.ndarray, dtype: Any) -> paddle.Tensor:
-        """The memory of a tensor of this type with these elements, on the device in use."""
-        whole = np.full(self.whole(array.shape), _BESIDE)
+        """The memory of a tensor of this type with these elements, on the device in use; infinite integers: see integers()."""
+        array = integers(array, dtype) if dtype in INTEGERS else array
+        whole = np.full(self.whole(array.shape), _BESIDE, array.dtype)
         self.view(whole)[...] = array
         return paddle.to_tensor(whole).astype(dtype)
 
@@ -100,7 +102,7 @@ LAYOUTS = {
     "strided": Layout(lambda shape: (2 * shape[0], *shape[1:]), lambda whole: whole[::2]),
     "made contiguous": Layout(lambda shape: shape[::-1], _transposed, is_copy=True, is_contiguous=True),
 }
-"""By name; Paddle copies an expanded tensor, so a broadcast layout does not exist."""
+"""By name; interesting.py has more."""
 
 OF_LAYOUTS: Rules = {
     "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
@@ -174,6 +176,12 @@ def drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     return np.asarray(rng.integers(0 if dtype == "bool" else -limit, limit + 1, shape), "float64")
 
 
+def integers(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers without their fractions, as int64; infinite ones are the least and the largest of the type."""
+    is_end, ends = np.isinf(values), np.iinfo(dtype)
+    return np.where(is_end, np.where(values > 0, ends.max, ends.min), np.where(is_end, 0, values).astype("int64"))
+
+
 def number_of(element: np.ndarray, dtype: str) -> float:
     """The element as a number of Python's, of the kind of this type."""
     return (bool if dtype == "bool" else int if dtype in INTEGERS else float)(element)
@@ -181,7 +189,13 @@ def number_of(element: np.ndarray, dtype: str) -> float:
 
 # ------------------------------------------------------------------------------------------------------------- comparison
 
+_NEGATIVE_ZERO = 3e300
 
+_SUMMED = 1025
+"""So many weights of 1 and -1 have a sum that types of 16 bits hold."""
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # formulas of numbers that are not finite
 def computed(
     rng: np.random.Generator,
     dtype: str,
@@ -199,7 +213,7 @@ def computed(
     gradient. kept, composed: as for bounds.bound. Raises TypeError where an operator that only moves elements changes the type.
     """
     tensors = [tensor.detach() for tensor in given]
-    exact = [tensor.astype("float64").numpy() for tensor in tensors]
+    exact = [tensor.numpy() if dtype in INTEGERS else tensor.astype("float64").numpy() for tensor in tensors]
     wanted = [place for place in range(len(tensors)) if place not in frozen] if slopes and dtype in FLOATS else []
     for place, tensor in enumerate(tensors):
         tensor.stop_gradient = place not in wanted
@@ -220,9 +234,14 @@ def computed(
 
 
 def _exact_weights(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance."""
-    lowest, above = (-1, 2) if dtype in HALVES else (1, 5)
-    return np.asarray(rng.integers(lowest, above, shape), "float64")
+    """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance.
+
+    Of a type of 16 bits only some of many are not 0.
+    """
+    if dtype not in HALVES:
+        return np.asarray(rng.integers(1, 5, shape), "float64")
+    few = rng.random(shape) < _SUMMED / max(1, math.prod(shape))
+    return np.asarray(rng.integers(-1, 2, shape) * few, "float64")
 
 
 def compared(
@@ -230,20 +249,34 @@ def compared(
 ) -> Compared:
     """The result and the gradients of an operator, each with the bound of bounds.bound, or to the bit where nothing is rounded.
 
-    Gradients are always composed. Numbers beyond a half type must be infinite; a result that is has no gradient.
+    Gradients are always composed. Numbers beyond a half type must be infinite; a result that is has no gradient. What must be
+    infinite or NaN is compared as such, and so is the sign of a zero that is moved.
     """
     names = ["result", *(f"gradient {place}" for place in range(1, len(right)))]
-    got, exact = dict(zip(names, found, strict=True)), {name: each for name, (each, _) in zip(names, right, strict=True)}
+    got = dict(zip(names, found, strict=True))
+    exact = {name: np.asarray(each, "float64") for name, (each, _) in zip(names, right, strict=True)}
     bounds = {
-        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result")
-        for name, (each, terms) in zip(names, right, strict=True)
+        name: bound(
+            exact[name], np.where(np.isfinite(terms), terms, np.abs(exact[name])), dtype, kept, composed or name != "result"
+        )
+        for name, (_, terms) in zip(names, right, strict=True)
         if terms is not None
     }
     if not bounds:
-        return Compared(*({name: numbers(each) for name, each in values.items()} for values in (got, exact)))
+        of_names = {"result": _with_signs, **dict.fromkeys(names[1:], numbers)}
+        return Compared(*({name: of_names[name](each) for name, each in values.items()} for values in (got, exact)))
     if dtype in HALVES and all(got[name].shape == np.shape(exact[name]) for name in names):
         was_infinite = np.isinf(got["result"]).any()
         got = {name: np.where(is_beyond(got[name], exact[name], dtype), exact[name], got[name]) for name in names}
         if was_infinite and not np.isinf(got["result"]).any():
             names = ["result"]
+    for name in names:
+        if not (is_finite := np.isfinite(exact[name])).all():
+            got[name], exact[name] = numbers(got[name]), numbers(exact[name])
+            bounds[name] = np.where(is_finite, bounds[name], 1.0)
     return Compared({name: got[name] for name in names}, {name: exact[name] for name in names}, bounds)
+
+
+def _with_signs(values: np.ndarray) -> np.ndarray:
+    """As compared.numbers, with a number of its own for a negative zero."""
+    return np.where((values == 0) & np.signbit(values), _NEGATIVE_ZERO, numbers(values))

@@ -16,8 +16,9 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, drawn, moved
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, moved
 from xpulab.chapters.tensors.index_grids import TYPES
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
@@ -112,7 +113,9 @@ SELECTIONS = {
         "take_along_axis",
     ),
     "masked_select": Move(
-        lambda x, axis, index: paddle.masked_select(x, paddle.to_tensor(_is_chosen(x.shape, axis, index.numpy()))),
+        lambda x, axis, index: paddle.masked_select(
+            x, interesting.INDEX_LAYOUTS["every other"](_is_chosen(x.shape, axis, index.numpy()))
+        ),
         lambda x, axis, index: x[_is_chosen(x.shape, axis, index)],
         "masked_select",
     ),
@@ -183,7 +186,15 @@ def _is_lacked(kernel: str, dtype: str) -> bool:
 def moves() -> Grid:
     """The grid of operators without an index, on the device in use."""
     axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
-    return Grid(axes, RULES, EMPTY, each="operator")
+    axes["elements"] = interesting.ELEMENTS
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.NO_SLOPE_OF_REPEATED,
+        "tile takes at most seven axes, one of them new, and pad six": lambda operator, shape: (
+            operator in ("tile", "pad") and len(shape) > 6
+        ),
+    }
+    return Grid(axes, RULES, EMPTY, each="operator").with_further(interesting.OF_SHAPES, further)
 
 
 def selections() -> Grid:
@@ -201,15 +212,34 @@ def selections() -> Grid:
             SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
         ),
     }
-    return Grid({**axes, "positions": POSITIONS, "index": ("int64", "int32")}, rules, each="operator")
+    more: dict[str, Any] = {
+        "positions": POSITIONS,
+        "index": ("int64", "int32"),
+        "index_layout": interesting.INDEX_LAYOUTS,
+        "elements": interesting.ELEMENTS,
+    }
+    further: Rules = {
+        **interesting.FEW_AXES,
+        **interesting.NO_SLOPE_OF_REPEATED,
+        "many positions are of short rows, and of types that hold sums of so many": interesting.are_too_many,
+        "one_hot of many positions is short": lambda operator, shape: operator == "one_hot" and shape[0] > 1025,
+        "Paddle 3.3.1 writes the gradient of index_select at a negative position beside its memory; others take none": (
+            lambda operator, positions: (
+                positions is interesting.POSITIONS["from the end"]
+                and SELECTIONS[operator].kernel in ("index_select", "embedding", "where", "masked_select")
+            )
+        ),
+    }
+    grid = Grid({**axes, **more}, rules, each="operator")
+    return grid.with_further({**interesting.OF_SHAPES, "positions": interesting.POSITIONS}, further)
 
 
 def _measure(case: Case) -> Compared:
     """Move on the device in use; of a floating type with the gradient."""
     rng, move = case.rng(), _ALL[case.operator]
-    memory = case.layout.memory(drawn(rng, case.shape, case.dtype), case.dtype)
+    memory = case.layout.memory(case.elements(rng, case.shape, case.dtype), case.dtype)
     positions = case.positions(rng, case.shape[case.axis]) if "positions" in case.labels else None
-    index = None if positions is None else paddle.to_tensor(positions.astype(case.index))
+    index = None if positions is None else case.index_layout(positions.astype(case.index))
     value, slopes = moved(lambda whole: move.formula(case.layout.view(whole), case.axis, positions))
 
     def call(x: paddle.Tensor) -> Any:

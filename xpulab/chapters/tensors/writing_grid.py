@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared import operator_tester
+from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.chapters.tensors.index_grids import GRADIENTS, on_sim
@@ -144,7 +144,25 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
-    return Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.FEW_AXES,
+        **interesting.NOT_REPEATED,
+        "many positions are of short rows, and of types that hold sums of so many": lambda shape, dtype, places: (
+            interesting.are_too_many(shape, dtype, places)
+        ),
+        "values that are set have an order where no place occurs twice": lambda operator, places: (
+            places in interesting.POSITIONS.values()
+            and not WRITES[operator].adds
+            and places not in (interesting.POSITIONS["descending"], interesting.POSITIONS["every one, shuffled"])
+        ),
+        "a mask has no positions": lambda operator, places: (
+            places in interesting.POSITIONS.values() and WRITES[operator].where == "mask"
+        ),
+    }
+    grid = Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
+    positions = {name: of for name, of in interesting.POSITIONS.items() if name not in INDICES}
+    more: dict[str, Any] = {"index_layout": interesting.INDEX_LAYOUTS, "elements": interesting.ELEMENTS}
+    return grid.with_further({**interesting.OF_SHAPES, **more, "places": positions}, further)
 
 
 def _measure(case: Case) -> Compared:
@@ -164,13 +182,14 @@ def _measure(case: Case) -> Compared:
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
     value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
     number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
-    given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
+    given = [] if case.value == "number" else [LAYOUTS["contiguous"].tensor(elements, case.dtype)]
+    index = getattr(case, "index_layout", paddle.to_tensor)(at)
     function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
         start = x.clone() if is_in_place else x
         tensor = case.layout.of(start)
-        result = write.call(function, tensor, paddle.to_tensor(at), assigned[0] if assigned else number, case.axis)
+        result = write.call(function, tensor, index, assigned[0] if assigned else number, case.axis)
         return start if is_seen else result
 
     return operator_tester.computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
@@ -180,7 +199,7 @@ def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
     """What is set has all digits; what is added, and a number, are small."""
     if WRITES[case.operator].adds or case.value == "number":
         return np.asarray(rng.integers(0, 2, shape) if case.dtype == "bool" else rng.choice([-2, -1, 1, 2], shape), "float64")
-    return operator_tester.drawn(rng, shape, case.dtype)
+    return np.asarray(getattr(case, "elements", operator_tester.drawn)(rng, shape, case.dtype))
 
 
 def _chosen(rng: np.random.Generator, case: Case, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
