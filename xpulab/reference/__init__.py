@@ -14,6 +14,7 @@ from xpulab.reference.model import logits as logits
 from xpulab.reference.model import weights_of as weights_of
 from xpulab.reference.optimizer import OPTIMIZERS as OPTIMIZERS
 from xpulab.reference.optimizer import AdamW as AdamW
+from xpulab.reference.optimizer import State as State
 from xpulab.reference.rounding import bound_of_gradients as bound_of_gradients
 from xpulab.reference.rounding import bound_of_logits as bound_of_logits
 from xpulab.reference.rounding import bound_of_loss as bound_of_loss

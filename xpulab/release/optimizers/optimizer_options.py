@@ -85,8 +85,8 @@ CLIPS: dict[str, Any] = {
 
 DECAYS = {"none": None, "a number": float, "L2Decay": L2Decay, "L1Decay": L1Decay}
 GROUPS = ("one", "two", "two optimizers")
-"""All weights together; or the matrix in a group of its own, which has a tenth of the rate and twice the decay; or the matrix in
-an optimizer of its own."""
+"""All weights together; or the matrix in a group of its own, which has a tenth of the rate and twice the decay; or the matrix
+in an optimizer of its own."""
 
 ODD = ("none", "does not train", "is not clipped", "has half the rate", "has its own decay")
 """What is special about the vector; its own decay is L1Decay with half of the coefficient."""
@@ -259,8 +259,8 @@ class _Trained:
         loss = paddle.zeros([])
         for name, weight in self.weights.items():
             if not weight.stop_gradient:
-                slope = self.slopes[number][name] * (self.case.overflow or OVERFLOWS["none"])(number, name == "matrix")
-                loss = loss + (weight * slope).astype("float32").sum()
+                factor = self.case.overflow(number, name == "matrix") if self.case.overflow else 1.0
+                loss = loss + (weight * self.slopes[number][name] * factor).astype("float32").sum()
         with for_float16():
             scaled = self.scaler.scale(loss)
         scaled.backward()
@@ -386,7 +386,7 @@ def _clipped(clip: Any, gradients: Mapping[str, np.ndarray]) -> tuple[float, dic
     if not isinstance(clip, nn.ClipGradByNorm):
         norms = dict.fromkeys(norms, np.linalg.norm([*norms.values()], most))
     limit = MOST if isinstance(clip, float) else clip.clip_norm
-    return max(norms.values()), {name: min(1.0, limit / norms[name]) * gradient for name, gradient in gradients.items()}
+    return float(max(norms.values())), {name: min(1.0, limit / norms[name]) * gradient for name, gradient in gradients.items()}
 
 
 def _reference(case: Case, start: Mapping[str, np.ndarray], slopes: Sequence[Mapping[str, np.ndarray]]) -> list[resumed.Read]:

@@ -2,8 +2,8 @@
 
     return resumed.compared(work, case, STEPS, partial(_Trained, case), right, bounds)
 
-The thing is made, and takes its steps. Before one of them its state is saved. A second thing, which begins with other values and
-other automatic names, loads the files and takes the steps that are left. The case has an axis `saved`, of MOMENTS or others.
+The thing is made, and takes its steps. Before one of them its state is saved. A second thing, which begins with other values
+and other automatic names, loads the files and takes the steps that are left. The case has an axis `saved`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _by_step(reads: Sequence[Read], begin: str = "") -> dict[str, Any]:
 def of_optimizer(optimizer: Any, weights: Mapping[str, Any]) -> dict[str, Any]:
     """What an optimizer keeps of weights, under their structured names: "NAME.moment1_0", its float32 copy as "NAME.copy"."""
     held = optimizer.state_dict()
-    copies, named = held.pop("master_weights", {}), {}
+    copies, named = held.pop("master_weights", {}), dict[str, Any]()
     for name, weight in weights.items():
         begin = f"{weight.name}_"
         named |= {f"{name}.{key.removeprefix(begin)}": value for key, value in held.items() if key.startswith(begin)}

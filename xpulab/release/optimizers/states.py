@@ -9,7 +9,6 @@ the random states, those of model parallelism too, and the place in the data.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -127,8 +126,8 @@ class _Run:
         tensors |= {f"{name} gradient": weight.grad for name, weight in weights.items() if weight.grad is not None}
         tensors |= resumed.of_optimizer(self.optimizer, weights)
         schedule = self.optimizer.state_dict().get("LR_Scheduler")
-        kind, keys, *rest = np.random.get_state()
-        random = paddle.get_rng_state(), get_rng_state_tracker().get_states_tracker(), (kind, keys.tolist(), *rest)
+        drawn: Any = np.random.get_state()
+        random = paddle.get_rng_state(), get_rng_state_tracker().get_states_tracker(), (drawn[0], drawn[1].tolist(), *drawn[2:])
         place = self.batches, getattr(self.sampler, "epoch", 0)
         return tensors, (schedule, self.scaler.state_dict(), place, random)
 
@@ -139,9 +138,7 @@ class _Run:
         for name, weight in weights.items():
             if f"{name} gradient" in tensors:
                 weight.grad = tensors[f"{name} gradient"]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There are some unused values")  # LinearWarmup's own entry, which it uses
-            resumed.set_of_optimizer(self.optimizer, weights, tensors, schedule)
+        resumed.set_of_optimizer(self.optimizer, weights, tensors, schedule)
         if scaler:
             self.scaler.load_state_dict(scaler)
         if self.case.order == "of the epoch":
