@@ -56,13 +56,6 @@ def view_saved_without_its_strides(real, state, *given, **named):
     return real(with_each_tensor(state, in_memory_order), *given, **named)
 
 
-@fault("resume.states", after="paddle.optimizer.lr:LRScheduler.set_state_dict")
-def step_0_is_taken_for_none(_result, self, state):
-    """A schedule that was saved before the first step begins with its second."""
-    if not self.last_epoch and not isinstance(self, paddle.optimizer.lr.ReduceOnPlateau):  # that one takes a metric
-        self.step()
-
-
 @fault("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice", where="ranks", wraps="paddle:transpose")
 def aoa_transpose_ignored(_real, x, perm):
     """A tensor that must be transposed is reshaped instead."""
