@@ -104,6 +104,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
         **_OF_NOTHING,
     }
+    of_rows: Rules = {"a row without elements has no mean": lambda shape: not shape[-1]}
     of_argmax: Rules = {
         "argmax and argmin refuse more than six axes": lambda operator, shape: operator in ("argmax", "argmin")
         and len(shape) > 6
@@ -138,7 +139,7 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
             OF_LAYOUTS,
         ),
         "numerics.products": (layer_grids.products(types), layer_grids.run_products(kept, parts), products, {}),
-        "numerics.norms": (layer_grids.norms(types), layer_grids.RUN_NORMS, _ALL, {}),
+        "numerics.norms": (layer_grids.norms(types), layer_grids.RUN_NORMS, _ALL, of_rows),
         "numerics.cross-entropy": (
             layer_grids.losses(types),
             layer_grids.RUN_LOSSES,

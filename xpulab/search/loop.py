@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import time
@@ -28,6 +29,11 @@ MARK = "xpulab.search "
 LIMIT = 60.0
 """Seconds that one case may take; the first also imports Paddle."""
 
+REDUCING = 300.0
+"""Seconds after which a case at which the process dies is not made smaller any more; each smaller one is tried in a process."""
+
+Tell = Callable[[dict[str, Any]], None]
+
 
 @dataclass
 class Search:
@@ -35,6 +41,7 @@ class Search:
 
     device, operators: where, and a pattern for which. seed: of the first process. seconds: how long. folder: of FOUND and the
     programs. outcomes: how often a case was passed, known, skipped or found. found: the entries of FOUND, one for each case.
+    environment: of the processes.
     """
 
     device: str
@@ -44,6 +51,7 @@ class Search:
     folder: Path
     outcomes: Counter[str] = field(default_factory=Counter)
     found: list[dict[str, Any]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def search(asked: Search, say: Callable[[str], None]) -> None:
@@ -57,25 +65,38 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
         text = N_("{path}: cannot be made: {why}; choose another folder with --out", path=asked.folder, why=error.strerror)
         raise InputError(text) from error
     asked.found = again = _kept(asked.folder / FOUND)
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, **(sim.environment(1) if asked.device == SIMULATED else {})}
+    of_device = sim.environment(1) if asked.device == SIMULATED else {}
+    asked.environment = {"OMP_NUM_THREADS": "1", **os.environ, **of_device}
     end, seed = time.monotonic() + asked.seconds, asked.seed
     while time.monotonic() < end:
-        trying, why = _process(asked, again, seed, environment, end, say)
-        again, seed = [], seed + 1
+        left = [0]
+
+        def tell(facts: dict[str, Any]) -> None:
+            if "left" in facts:
+                left.append(facts["left"])
+            elif "outcome" in facts:
+                asked.outcomes[facts["outcome"]] += 1
+            elif "found" in facts:
+                _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
+            elif "right" in facts:
+                _drop(asked, facts["right"], say)
+
+        trying, why = _process(asked, {"seed": seed, "again": again}, end, tell)
+        again, seed = again[len(again) - left[-1] :], seed + 1
         if why and trying is None:
             raise InputError(N_("the process of the search ended before its first case: {why}", why=why))
         if why and trying:
-            _keep(asked, {**trying, "what": why}, say)
+            asked.outcomes["found"] += 1
+            if not any(_explains(found, trying) for found in asked.found):
+                _keep(asked, _smallest(asked, trying, why), say)
 
 
-def _process(
-    asked: Search, again: list[dict[str, Any]], seed: int, environment: dict[str, str], end: float, say: Callable[[str], None]
-) -> tuple[dict[str, Any] | None, str]:
+def _process(asked: Search, job: dict[str, Any], end: float, tell: Tell) -> tuple[dict[str, Any] | None, str]:
     """Run one process until it ends or the time is over: the case that it tried last, and how it ended, "" for the time."""
-    job = {"device": asked.device, "operators": asked.operators, "seed": seed, "again": again, "folder": str(asked.folder)}
+    whole = {"device": asked.device, "operators": asked.operators, "folder": str(asked.folder), **job}
     trying, last, printed = None, time.monotonic(), ""
-    command = python_module("xpulab.search.worker", json.dumps(job))
-    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as child:
+    command = python_module("xpulab.search.worker", json.dumps(whole))
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=asked.environment) as child:
         for line in child.lines():
             now = time.monotonic()
             if now >= end:
@@ -90,14 +111,36 @@ def _process(
                 continue
             facts = json.loads(text.removeprefix(MARK))
             trying = facts.get("trying", trying)
-            if "outcome" in facts:
-                asked.outcomes[facts["outcome"]] += 1
-            elif "found" in facts:
-                _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
-            elif "right" in facts:
-                _drop(asked, facts["right"], say)
+            tell(facts)
         status = child.wait(LIMIT)
     return trying, N_("its process ended with status {status}: {printed}", status=status, printed=printed)
+
+
+def _smallest(asked: Search, case: dict[str, Any], what: str) -> dict[str, Any]:
+    """The entry of a case at which the process died: the case alone, then without each label that is not needed for it."""
+    end = time.monotonic() + REDUCING
+    smallest = _dying(asked, case, math.inf)
+    if not smallest:
+        return {**case, "what": N_("{what}; alone the case does no harm, after others it did", what=what)}
+    for axis in case["labels"]:
+        labels = {name: label for name, label in smallest["labels"].items() if name != axis}
+        if smaller := _dying(asked, {**case, "labels": labels}, end):
+            for path in (Path(smallest["program"]), Path(smallest["program"]).with_suffix(".npz")):
+                path.unlink(missing_ok=True)
+            smallest = smaller
+    return {**smallest, "what": what}
+
+
+def _dying(asked: Search, case: dict[str, Any], end: float) -> dict[str, Any]:
+    """The case with its program, when a process that computes it alone dies; {} when it does not, or the time is over."""
+    told: dict[str, Any] = {}
+    trying, why = _process(asked, {"alone": case}, end, told.update)
+    return {**trying, "program": told["program"]} if trying and why and "right" not in told else {}
+
+
+def _explains(found: dict[str, Any], case: dict[str, Any]) -> bool:
+    """Whether a case has all that matters in one that was found, and would be made smaller to it."""
+    return found["check"] == case["check"] and found["labels"].items() <= case["labels"].items()
 
 
 def _kept(path: Path) -> list[dict[str, Any]]:

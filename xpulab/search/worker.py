@@ -4,7 +4,10 @@
 
 JOB is JSON: device, operators (a pattern), seed, again (cases that are tried first) and folder. What it does is said in lines
 of JSON behind MARK: {"trying": case} before each case, {"found": case, ...} for one that is wrong, {"right": case} for one of
-`again` that is not, {"outcome": ...} after each.
+`again` that is not, {"left": how many of `again` follow}, {"outcome": ...} after each.
+
+With `alone` in JOB this case is computed and nothing else: {"trying": case, "program": path} says where it is written meanwhile,
+{"right": case} that the process lives on.
 """
 
 from __future__ import annotations
@@ -21,25 +24,34 @@ import numpy as np
 from xpulab.chapters.shared import half_types, workarounds
 from xpulab.chapters.shared.device import Device, use_device
 from xpulab.checks.grid import Case
+from xpulab.child import end_with_parent
 from xpulab.records.record import RED
 from xpulab.search.cases import Searched, searched
 from xpulab.search.loop import MARK
-from xpulab.search.program import traced
+from xpulab.search.program import Program, traced
 
 
 def main(job: str) -> None:
     """Compute cases until the parent ends this process."""
     asked = json.loads(job)
+    end_with_parent()
     workarounds.silence_import_warnings()
     half_types.in_this_process()
     device = use_device(asked["device"])
-    grids = searched(device.name, asked["operators"])
-    for case_of in asked["again"]:
-        grid, case = _made(grids, case_of)
+    every = searched(device.name, "*")
+    if alone := asked.get("alone"):
+        grid, case = _made(every, alone)
+        if grid:
+            _written(device, grid, case, asked["folder"], as_it_goes=True)
+        _say(right=alone)
+        return
+    for place, case_of in enumerate(asked["again"], start=1):
+        _say(left=len(asked["again"]) - place)
+        grid, case = _made(every, case_of)
         if grid is None or not _tried(device, grid, case, asked["folder"], set()):
             _say(right=case_of)
     known: set[tuple[str, ...]] = set()
-    for grid, case in _drawn(grids, asked["seed"]):
+    for grid, case in _drawn(searched(device.name, asked["operators"]), asked["seed"]):
         _tried(device, grid, case, asked["folder"], known)
 
 
@@ -75,18 +87,32 @@ def _row(grid: Searched, case: Case) -> Any:
     return grid.row(case)
 
 
-def _written(device: Device, grid: Searched, case: Case, folder: str) -> str:
-    """Write the case as a program, and its arrays; returns the program's path."""
-    program = traced(lambda: grid.run([case])[0])
+def _written(device: Device, grid: Searched, case: Case, folder: str, as_it_goes: bool = False) -> str:
+    """Write the case as a program, and its arrays; returns the program's path.
+
+    as_it_goes: before each call, so that it is there when the process ends at one; what lives on leaves none.
+    """
     path = Path(folder, f"found-{zlib.crc32(json.dumps(_named(grid, case)).encode()):08x}.py")
-    np.savez(path.with_suffix(".npz"), **program.arrays)
-    path.write_text(program.source(f"{path.stem}.npz", f"{grid.check}: {case.name}", device.place), encoding="utf-8")
+    arrays = path.with_suffix(".npz")
+
+    def write(program: Program) -> None:
+        np.savez(arrays, **program.arrays)
+        path.write_text(program.source(arrays.name, f"{grid.check}: {case.name}", device.place), encoding="utf-8")
+
+    if as_it_goes:
+        _say(trying=_named(grid, case), program=str(path))
+        traced(lambda: grid.run([case])[0], before=write)
+        for each in (path, arrays):
+            each.unlink(missing_ok=True)
+    else:
+        write(traced(lambda: grid.run([case])[0]))
     return str(path)
 
 
 def _named(grid: Searched, case: Case) -> dict[str, Any]:
-    """A case as loop.py keeps it: of the labels those that are not the default."""
-    return {"check": grid.check, "labels": {axis: case.labels[axis] for axis in case.changed}, "seed": case.seed}
+    """A case as loop.py keeps it: of the labels the operator's, and those that are not the default."""
+    axes = [axis for axis in case.labels if axis == grid.grid.each or axis in case.changed]
+    return {"check": grid.check, "labels": {axis: case.labels[axis] for axis in axes}, "seed": case.seed}
 
 
 def _made(grids: list[Searched], named: dict[str, Any]) -> tuple[Searched | None, Any]:
