@@ -68,21 +68,20 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
     of_device = sim.environment(1) if asked.device == SIMULATED else {}
     asked.environment = {"OMP_NUM_THREADS": "1", **os.environ, **of_device}
     end, seed = time.monotonic() + asked.seconds, asked.seed
+    told: dict[str, Any] = {"left": 0}
+
+    def tell(facts: dict[str, Any]) -> None:
+        told.update(facts)
+        if "outcome" in facts:
+            asked.outcomes[facts["outcome"]] += 1
+        elif "found" in facts:
+            _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
+        elif "right" in facts:
+            _drop(asked, facts["right"], say)
+
     while time.monotonic() < end:
-        left = [0]
-
-        def tell(facts: dict[str, Any]) -> None:
-            if "left" in facts:
-                left.append(facts["left"])
-            elif "outcome" in facts:
-                asked.outcomes[facts["outcome"]] += 1
-            elif "found" in facts:
-                _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
-            elif "right" in facts:
-                _drop(asked, facts["right"], say)
-
         trying, why = _process(asked, {"seed": seed, "again": again}, end, tell)
-        again, seed = again[len(again) - left[-1] :], seed + 1
+        again, seed = again[len(again) - told["left"] :], seed + 1
         if why and trying is None:
             raise InputError(N_("the process of the search ended before its first case: {why}", why=why))
         if why and trying:
@@ -164,8 +163,7 @@ def _keep(asked: Search, entry: dict[str, Any], say: Callable[[str], None]) -> N
     """Say and keep what was found; what was found before is one entry."""
     asked.found = [each for each in asked.found if _identity(each) != _identity(entry)] + [entry]
     _write(asked)
-    repeat = N_("; to repeat it: python {program}", program=entry["program"]) if entry.get("program") else ""
-    say(N_("WRONG {case}: {what}{repeat}", case=format_case(entry), what=entry["what"], repeat=repeat))
+    say(N_("WRONG {found}", found=format_found(entry)))
 
 
 def _drop(asked: Search, case: dict[str, Any], say: Callable[[str], None]) -> None:
@@ -181,6 +179,12 @@ def _write(asked: Search) -> None:
 
 def _identity(case: dict[str, Any]) -> tuple[Any, ...]:
     return case["check"], case["labels"], case["seed"]
+
+
+def format_found(entry: dict[str, Any]) -> str:
+    """A case with what is wrong, and the program that shows it, in one line."""
+    repeat = N_("; to repeat it: python {program}", program=entry["program"]) if entry.get("program") else ""
+    return N_("{case}: {what}{repeat}", case=format_case(entry), what=entry["what"], repeat=repeat)
 
 
 def format_case(entry: dict[str, Any]) -> str:

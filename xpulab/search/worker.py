@@ -6,8 +6,8 @@ JOB is JSON: device, operators (a pattern), seed, again (cases that are tried fi
 of JSON behind MARK: {"trying": case} before each case, {"found": case, ...} for one that is wrong, {"right": case} for one of
 `again` that is not, {"left": how many of `again` follow}, {"outcome": ...} after each.
 
-With `alone` in JOB this case is computed and nothing else: {"trying": case, "program": path} says where it is written meanwhile,
-{"right": case} that the process lives on.
+With `alone` in JOB this case is computed and nothing else: {"trying": case, "program": path} says where it is written while it
+runs, {"right": case} that the process lives on.
 """
 
 from __future__ import annotations
