@@ -112,7 +112,7 @@ class Pair:
 
 def _larger(x: Any, y: Any) -> Any:
     """The gradient of the first of two numbers of which one is taken: Paddle shares it where both are equal."""
-    return (np.sign(x - y) + 1) / 2
+    return ((x > y) * 1.0 + (x >= y)) / 2
 
 
 PAIRS = {
@@ -250,7 +250,7 @@ AXES: Mapping[str, AlongAxes] = {
         "prod",
     ),
     "logsumexp": AlongAxes(
-        lambda x, axis: largest(x, axis) + np.log(total(np.exp(x - largest(x, axis)), axis)),
+        lambda x, axis: largest(x, axis) + np.log(total(np.exp(x - np.maximum(largest(x, axis), -1e300)), axis)),
         lambda x, axis, w: w * softmax(x, axis),
         lambda x, axis: 4 + np.abs(largest(x, axis)),
         "logsumexp",

@@ -12,7 +12,7 @@ import numpy as np
 
 from xpulab.chapters.numerics import accumulators, cast_grid, layer_grids, operator_grids, order_grid
 from xpulab.chapters.shared import interesting, kept_bits, precision
-from xpulab.chapters.shared.operator_tester import LAYOUTS, OF_LAYOUTS, Rules
+from xpulab.chapters.shared.operator_tester import FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, Rules
 from xpulab.chapters.tensors import index_grids, moving_grid, writing_grid
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.grid_table import AddRow, Run
@@ -29,6 +29,7 @@ _LAYOUT: _More = {"layout": interesting.LAYOUTS}
 _VALUES: _More = {"values": interesting.VALUES}
 _SHAPE: _More = {**_LAYOUT, "shape": interesting.SHAPES}
 _ALL: _More = {**_SHAPE, **_VALUES}
+_ENDS: _More = {**_SHAPE, "values": {**interesting.VALUES, **interesting.NOT_FINITE}}
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,75 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
             operator in ("max", "min") and math.prod(shape) > 4096
         ),
         "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
+        "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
+            operator in ("sum", "mean", "cumsum") and layout in interesting.REPEATED and math.prod(shape) > 1025
+        ),
+        "these numbers are finite": lambda operator, values: (
+            values in interesting.NOT_FINITE.values() and operator in ("sum", "mean", "prod", "norm", "cumsum")
+        ),
+        "exponentials are of numbers that are finite, or masked": lambda operator, values: (
+            values in (*interesting.NOT_FINITE.values(),)[:3] and operator in ("logsumexp", "softmax", "log_softmax")
+        ),
+        "integers are not masked": lambda dtype, values: dtype in INTEGERS and values is interesting.NOT_FINITE["masked"],
         **_OF_NOTHING,
     }
     of_rows: Rules = {"a row without elements has no mean": lambda shape: not shape[-1]}
+    of_pairs: Rules = {
+        "these numbers are compared": lambda operator, values: (
+            values in interesting.NOT_FINITE.values()
+            and operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">=")
+        ),
+        "only floating numbers are masked": lambda dtype, values: (
+            values in interesting.NOT_FINITE.values()
+            and dtype == "bool"
+            or dtype in INTEGERS
+            and values is interesting.NOT_FINITE["masked"]
+        ),
+    }
+    added: Rules = {
+        "what is set at one place has no order": lambda operator, places: (
+            places in interesting.POSITIONS.values()
+            and not writing_grid.WRITES[operator].adds
+            and places not in (interesting.POSITIONS["descending"], interesting.POSITIONS["every one, shuffled"])
+        ),
+        "an operator takes a mask or positions.": lambda operator, places: (
+            places in interesting.POSITIONS.values() and writing_grid.WRITES[operator].where == "mask"
+        ),
+        "many positions are of short rows": lambda shape, places: (
+            math.prod(shape)
+            > {interesting.POSITIONS["70,000"]: 64, interesting.POSITIONS["300 times each"]: 4097}.get(places, math.inf)
+        ),
+        "sums of many numbers need more bits than types of 16 bits have": lambda dtype, places: (
+            dtype in HALVES and places in (interesting.POSITIONS["70,000"], interesting.POSITIONS["300 times each"])
+        ),
+        "positions from the end are tried": lambda places: places is interesting.POSITIONS["from the end"],
+    }
+    unwritten: Rules = {
+        "nothing is written to elements that share a place": lambda layout: layout in interesting.REPEATED,
+    }
+    apart: Rules = {
+        "Paddle 3.3.1 counts an element that as_strided shows twice once in its gradient": lambda layout, dtype: (
+            layout in interesting.REPEATED and dtype in FLOATS
+        ),
+        "without stride kernels there is no as_strided": lambda layout, strides: layout in interesting.REPEATED and not strides,
+    }
     of_argmax: Rules = {
         "argmax and argmin refuse more than six axes": lambda operator, shape: operator in ("argmax", "argmin")
         and len(shape) > 6
     }
     few_rows: Rules = {
-        "70,000 rows are short ones": lambda shape, positions: (
-            positions is interesting.POSITIONS["70,000"] and math.prod(shape) > 64
+        "many positions are of short rows": lambda shape, positions: (
+            math.prod(shape)
+            > {interesting.POSITIONS["70,000"]: 64, interesting.POSITIONS["300 times each"]: 4097}.get(positions, math.inf)
         ),
+        "one_hot of many positions is short": lambda operator, shape: operator == "one_hot" and shape[0] > 1025,
+        "embedding and one_hot take no negative position": lambda operator, positions: (
+            positions is interesting.POSITIONS["from the end"] and operator.startswith(("embedding", "one_hot", "masked"))
+        ),
+        "Paddle 3.3.1 writes the gradient of index_select at a negative position beside its memory": lambda operator,
+        positions,
+        dtype: (positions is interesting.POSITIONS["from the end"] and operator == "index_select" and dtype in FLOATS),
+        "Paddle slices masks of at most six axes": lambda operator, shape: operator == "masked_select" and len(shape) > 6,
         "sums of many numbers need more bits than types of 16 bits have": lambda dtype, positions: (
             dtype in HALVES and positions in (interesting.POSITIONS["70,000"], interesting.POSITIONS["300 times each"])
         ),
@@ -128,10 +187,22 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
     products: _More = {**_LAYOUT, "other": interesting.LAYOUTS, "sizes": interesting.SIZES, **_VALUES}
     return {
         "numerics.functions": (operator_grids.functions(types), operator_grids.RUN_FUNCTIONS, _ALL, positive),
-        "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ALL, {}),
-        "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ALL, of_axes),
-        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ALL, _OF_NOTHING),
-        "numerics.orders": (order_grid.orders(types), order_grid.RUN, _SHAPE, {**_OF_NOTHING, **of_argmax}),
+        "numerics.arithmetic": (operator_grids.arithmetic(types), operator_grids.RUN_ARITHMETIC, _ENDS, of_pairs),
+        "numerics.reductions": (operator_grids.reductions(types), operator_grids.RUN_ALONG, _ENDS, of_axes),
+        "numerics.softmax": (operator_grids.along_an_axis(types), operator_grids.RUN_ALONG, _ENDS, of_axes),
+        "numerics.orders": (
+            order_grid.orders(types),
+            order_grid.RUN,
+            _ENDS,
+            {
+                **_OF_NOTHING,
+                **of_argmax,
+                "integers are not masked": of_axes["integers are not masked"],
+                "zeros of both signs may stand in any order": lambda operator, values: values
+                is interesting.VALUES["zeros of both signs"]
+                and operator in ("sort", "topk"),
+            },
+        ),
         "numerics.casts": (
             cast_grid.CASTS,
             cast_grid.RUN,
@@ -149,19 +220,29 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
         "operators.attention": (
             layer_grids.attention(types),
             layer_grids.run_attention(kept),
-            {**_LAYOUT, **_VALUES, "lengths": interesting.LENGTHS},
+            {**_LAYOUT, **_VALUES, "lengths": interesting.LENGTHS, "padding": interesting.PADDINGS},
             few_keys,
         ),
         "operators.rotary": (layer_grids.rotary(types), layer_grids.RUN_ROTARY, {**_LAYOUT, **_VALUES}, {}),
         "random.dropout": (layer_grids.dropout(types), layer_grids.RUN_DROPOUT, _SHAPE, {}),
-        "indexing.get": (index_grids.reading(), index_grids.RUN, _SHAPE, few_axes),
-        "indexing.set": (index_grids.writing(device), index_grids.RUN, _SHAPE, few_axes),
-        "indexing.moves": (moving_grid.moves(), moving_grid.RUN, _SHAPE, of_moves),
+        "indexing.get": (index_grids.reading(), index_grids.RUN, _SHAPE, {**few_axes, **apart}),
+        "indexing.set": (index_grids.writing(device), index_grids.RUN, _SHAPE, {**few_axes, **unwritten}),
+        "indexing.moves": (
+            moving_grid.moves(),
+            moving_grid.RUN,
+            _SHAPE,
+            {**of_moves, **{k: v for k, v in apart.items() if "gradient" in k}},
+        ),
         "indexing.selections": (
             moving_grid.selections(),
             moving_grid.RUN,
             {**_SHAPE, "positions": interesting.POSITIONS},
-            few_rows,
+            {**few_rows, **{k: v for k, v in apart.items() if "gradient" in k}},
         ),
-        "indexing.writes": (writing_grid.writes(device, types), writing_grid.RUN, _SHAPE, few_axes),
+        "indexing.writes": (
+            writing_grid.writes(device, types),
+            writing_grid.RUN,
+            {**_SHAPE, "places": interesting.POSITIONS},
+            {**few_axes, **unwritten, **added},
+        ),
     }

@@ -40,6 +40,8 @@ VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
     "small": lambda rng, shape: _spread(rng, shape, -8, -3),
     "tiny": lambda rng, shape: _spread(rng, shape, -36, -20),
     "large": lambda rng, shape: _spread(rng, shape, 2, 17),
+    "denormal": lambda rng, shape: rng.choice([-0.0, 0.0, 1.0, -1.0], shape)
+    * 2.0 ** -rng.choice([20, 23, 130, 140, 148], shape),
     "not finite": lambda rng, shape: rng.choice([np.nan, np.inf, -np.inf, 1.0], shape),
 }
 
@@ -52,7 +54,15 @@ CASTS = Grid(
     {
         "integers and bool are finite, and have no halves": lambda way, values: (
             way[0] not in BITS
-            and values in (VALUES["not finite"], VALUES["halves"], VALUES["ties of 16 bits"], VALUES["small"], VALUES["tiny"])
+            and values
+            in (
+                VALUES["not finite"],
+                VALUES["halves"],
+                VALUES["ties of 16 bits"],
+                VALUES["small"],
+                VALUES["tiny"],
+                VALUES["denormal"],
+            )
         ),
         "what an integer cannot hold has no right value": lambda way, values: (
             way[1] in INTEGERS and (values is VALUES["not finite"] or (values is VALUES["negative"] and way[1] == "uint8"))
@@ -68,6 +78,7 @@ def _measure(case: Case) -> Compared:
     (source, target), rng = case.way, case.rng()
     drawn = _held_by_both(case.values(rng, case.shape), source, target)
     tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # xpulab search has layouts
+    drawn = _decoded(tensor)
     has_gradient = source in BITS and target in BITS
     tensor.stop_gradient = not has_gradient
     result = tensor.cast(target)

@@ -418,12 +418,14 @@ def _measure_attention(kept: Kept, case: Case) -> Compared:
     if way.is_causal or way.mask:
         allowed &= np.tril(np.ones((queries, keys), bool), keys - queries)
     allowed[-1] &= case.padding(keys)
-    allowed[..., 0] |= ~allowed.any(axis=-1)  # a query that sees nothing has no right value
+    if way.mask == "bool":
+        allowed[..., 0] |= ~allowed.any(axis=-1)  # a query that sees nothing has no right value
+    barred = np.where(allowed, 0.0, _BARRED if way.mask == "numbers" else -np.inf)
     mask = None
     if way.mask == "bool":
         mask = paddle.to_tensor(allowed)
     elif way.mask:
-        mask = paddle.to_tensor(np.where(allowed, 0.0, _BARRED)).astype(case.dtype)
+        mask = paddle.to_tensor(barred).astype(case.dtype)
     share, scale = heads // key_heads, case.size**-0.5
     left = _LEFT + LEAST.get(case.dtype, 0.0) * 2.0 ** BITS[case.dtype]  # times the last bit: the least chance
 
@@ -436,7 +438,8 @@ def _measure_attention(kept: Kept, case: Case) -> Compared:
         """The chances of the keys, [batch, heads, queries, keys], and how uncertain they are."""
         every = np.repeat(key, share, axis=2)
         scores, sizes = (_products(*pair) * scale for pair in ((query, every), (np.abs(query), np.abs(every))))
-        chances = softmax(np.where(allowed, scores, -np.inf))
+        chances = softmax(scores + barred)
+        sizes = sizes - _BARRED * ~allowed.any(axis=-1, keepdims=True)
         share_of_error = (4 + sizes.max(axis=-1, keepdims=True)) * long_sum(case.size) * long_sum(keys)
         return chances, share_of_error * chances + left
 

@@ -19,7 +19,18 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, computed
+from xpulab.chapters.shared.operator_tester import (
+    EMPTY,
+    INTEGERS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Layout,
+    Right,
+    Rules,
+    computed,
+    integers,
+)
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS, LEAST, long_sum
@@ -128,6 +139,36 @@ OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
 """By name the shape of the second tensor: it is broadcast to the first, or the first to it."""
 
 
+def _apart(layout: Layout, left: np.ndarray, right: np.ndarray, dtype: str) -> tuple[paddle.Tensor, paddle.Tensor]:
+    return layout.tensor(left, dtype), paddle.to_tensor(right).astype(dtype)
+
+
+def _twice(layout: Layout, left: np.ndarray, right: np.ndarray, dtype: str) -> tuple[paddle.Tensor, paddle.Tensor]:
+    tensor = layout.tensor(left, dtype)
+    return tensor, tensor
+
+
+def _opposite(layout: Layout, left: np.ndarray, right: np.ndarray, dtype: str) -> tuple[paddle.Tensor, paddle.Tensor]:
+    tensor = layout.tensor(left, dtype)
+    return tensor, tensor[::-1]
+
+
+def _next_rows(layout: Layout, left: np.ndarray, right: np.ndarray, dtype: str) -> tuple[paddle.Tensor, paddle.Tensor]:
+    whole = layout.tensor(np.concatenate([left, right[-1:]]), dtype)
+    return whole[:-1], whole[1:]
+
+
+MEMORIES = {
+    "one for each": _apart,
+    "the same tensor": _twice,
+    "backwards in the same": _opposite,
+    "one row further in the same": _next_rows,
+}
+"""By name the two tensors of a layout, of their elements: in one memory the second has those of the first, or nearly so."""
+
+DIVIDING = ("divide", "floor_divide", "remainder")
+
+
 def arithmetic(types: Sequence[str]) -> Grid:
     """The grid of operators of two tensors. types: the floating types that the device has."""
     rules: Rules = {
@@ -147,6 +188,12 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "nothing is written in place that has another shape, or no such method": lambda operator, way, other, order: (
             way == "in place" and (order or other is OTHERS["one more axis"] or not PAIRS[operator].in_place)
         ),
+        "two tensors of one memory have one shape with rows": lambda shape, other, memory: (
+            memory is not _apart and (not shape or 0 in shape or other is not OTHERS["same shape"])
+        ),
+        "what divides has no 0, and what is written in place is read nowhere else": lambda operator, way, memory: (
+            memory is not _apart and (way == "in place" or operator in DIVIDING)
+        ),
         "only what has a gradient can be frozen": lambda operator, dtype, frozen: (
             bool(frozen) and (PAIRS[operator].slopes is None or dtype not in types)
         ),
@@ -159,6 +206,7 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "other": OTHERS,
         "order": {"first, second": False, "second, first": True},
         "values": chosen("normal", "ties", "negative", "a large mean"),
+        "memory": MEMORIES,
         "way": ("function", "in place"),
         "frozen": {"nothing": (), "first": (0,), "second": (1,)},
     }
@@ -175,9 +223,11 @@ def _measure_arithmetic(case: Case) -> Compared:
         away = np.where(np.abs(away) < 0.1, 3.0, away)
     if case.dtype == "bool":
         left, away = left % 2, away % 2
-    first, second = case.layout.tensor(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
+    if case.dtype in INTEGERS:
+        left, away = integers(left, case.dtype), integers(away, case.dtype)
+    first, second = case.memory(case.layout, left, away, case.dtype)
     given = [second, first] if case.order else [first, second]
-    if case.operator in ("divide", "floor_divide", "remainder"):
+    if case.operator in DIVIDING:
         given[1] = paddle.where(given[1].abs() < 0.1, paddle.full_like(given[1], 3), given[1])
     call = _PAIR_CALLS.get(case.operator) or _function(case.operator)
 
@@ -265,7 +315,7 @@ def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
 def _measure_along(case: Case) -> Compared:
     along, rng, keepdim = AXES[case.operator], case.rng(), getattr(case, "keepdim", True)
     drawn = case.values(rng, case.shape)
-    tensor = case.layout.tensor(np.trunc(drawn) if case.dtype in INTEGERS else drawn, case.dtype)
+    tensor = case.layout.tensor(integers(drawn, case.dtype) if case.dtype in INTEGERS else drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
         shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else x.shape

@@ -3,7 +3,7 @@
     check.grid("numerics.orders", orders(claimed), *RUN, level=level, seed=seed, means=...)
 
 NaN is larger than every number, as in numpy and PyTorch. Equal numbers may stand in any order: then the elements at the
-positions are compared, and that no position occurs twice. All numbers are small integers, which are exact.
+positions are compared, and that no position occurs twice. Infinite integers are the least and the largest of their type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ import numpy as np
 import paddle
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, moved
+from xpulab.chapters.shared.operator_tester import (
+    EMPTY,
+    INTEGERS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Rules,
+    computed,
+    integers,
+    moved,
+)
 from xpulab.checks.compared import Compared, numbers
 from xpulab.checks.grid import Case, Grid, one_by_one
 
@@ -67,10 +77,9 @@ VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
     "NaN": _mixed([np.nan]),
 }
 
-_NOT_FINITE = (VALUES["infinite"], VALUES["NaN"])
 _RULES: Rules = {
     **OF_LAYOUTS,
-    "integers are finite": lambda dtype, values: dtype in INTEGERS and values in _NOT_FINITE,
+    "integers are numbers": lambda dtype, values: dtype in INTEGERS and values is VALUES["NaN"],
     "nothing has no largest": lambda operator, shape, axis: (
         0 in shape and axis != -1 and ORDERS[operator].kernel in ("argmax", "argmin", "topk")
     ),
@@ -98,7 +107,8 @@ def orders(types: Sequence[str]) -> Grid:
 def _measure(case: Case) -> Compared:
     """Order on the device in use: values with their gradient, or what is at the positions and how often one repeats."""
     order, rng = ORDERS[case.operator], case.rng()
-    tensor = case.layout.tensor(case.values(rng, case.shape), case.dtype)
+    drawn = case.values(rng, case.shape)
+    tensor = case.layout.tensor(integers(drawn, case.dtype) if case.dtype in INTEGERS else drawn, case.dtype)
     x = np.atleast_1d(tensor.astype("float64").numpy())
     if order.gives == "one position":
         find = np.argmax if case.operator == "argmax" else np.argmin

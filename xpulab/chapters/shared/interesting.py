@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import paddle
 
 from xpulab.chapters.shared.operator_tester import LAYOUTS as OWN_LAYOUTS
 from xpulab.chapters.shared.operator_tester import Layout, Rules, Shape
@@ -80,6 +81,15 @@ def _middle(whole: Any) -> Any:
     return whole.transpose([1, 0, *range(2, whole.ndim)]) if whole.ndim > 1 else whole
 
 
+def _repeated(whole: Any, axis: int) -> Any:
+    """What is first along the axis, in the place of all."""
+    steps = [int(np.prod(whole.shape[place + 1 :])) for place in range(whole.ndim)]
+    steps[axis] = 0
+    if isinstance(whole, np.ndarray):
+        return np.lib.stride_tricks.as_strided(whole, whole.shape, [step * whole.itemsize for step in steps])
+    return paddle.as_strided(whole, whole.shape, steps)
+
+
 LAYOUTS = {
     "two axes exchanged": Layout(lambda shape: (shape[1], shape[0], *shape[2:]) if len(shape) > 1 else shape, _middle),
     "every third column": Layout(lambda shape: (*shape[:-1], 3 * shape[-1]), lambda whole: whole[..., 1::3]),
@@ -88,8 +98,19 @@ LAYOUTS = {
         lambda shape: (2 * shape[0], *shape[1:-1], shape[-1] + 1) if len(shape) > 1 else (2 * shape[0],),
         lambda whole: whole[1::2, ..., 1:] if whole.ndim > 1 else whole[1::2],
     ),
+    "backwards": Layout(lambda shape: shape, lambda whole: whole[::-1]),
+    "columns backwards": Layout(lambda shape: (*shape[:-1], shape[-1] + 1), lambda whole: whole[..., :0:-1]),
+    "the same row": Layout(lambda shape: shape, lambda whole: _repeated(whole, 0)),
+    "the same column": Layout(lambda shape: shape, lambda whole: _repeated(whole, -1)),
 }
-"""By name views whose first element is not aligned, or whose steps are not those of a transposed matrix."""
+"""By name views whose first element is not aligned, or whose steps are not those of a transposed matrix, negative or 0.
+
+Paddle's expand copies, so the steps of 0 are those of as_strided.
+"""
+
+REPEATED = LAYOUTS["the same row"], LAYOUTS["the same column"]
+"""Those in which several elements share a place: nothing can be written to them one by one."""
+
 
 Values = Callable[[np.random.Generator, Shape], np.ndarray]
 
@@ -121,6 +142,14 @@ def _signed_zeros(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     return np.where(rng.random(shape) < 0.75, rng.choice([0.0, -0.0], shape), rng.standard_normal(shape))
 
 
+NOT_FINITE: dict[str, Values] = {
+    "the ends of the type": lambda rng, shape: rng.choice([np.inf, -np.inf, 1.0, 2.0, 3.0], shape),
+    "the least of the type": lambda rng, shape: np.full(shape, -np.inf),
+    "the largest of the type": lambda rng, shape: np.full(shape, np.inf),
+    "masked": lambda rng, shape: np.where(rng.random(shape) < 0.5, -np.inf, rng.standard_normal(shape)),
+}
+"""By name values of operators for which infinities mean something; of an integer type the least and the largest."""
+
 VALUES: dict[str, Values] = {
     "all equal": lambda rng, shape: np.full(shape, 1.25),
     "equal twice": _equal(2),
@@ -136,6 +165,7 @@ VALUES: dict[str, Values] = {
 
 POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "descending": lambda rng, size: np.arange(size)[::-1].copy(),
+    "from the end": lambda rng, size: rng.permutation(size)[:33] - size,
     "all the same": lambda rng, size: np.full(33, rng.integers(0, size)),
     "the first and the last": lambda rng, size: np.array([0, size - 1, 0]),
     "every one, shuffled": lambda rng, size: rng.permutation(size),
@@ -150,6 +180,9 @@ RULES: Rules = {
     "Paddle slices at most six axes": lambda shape, layout: len(shape) > 6 and layout is not OWN_LAYOUTS["contiguous"],
 }
 """What cannot go together, of grids that have these axes."""
+
+PADDINGS = {"every key": lambda keys: np.zeros(keys, bool)}
+"""As those of attention, of a row of the batch that is padding and nothing else."""
 
 CLASSES = {str(size): size for size in AROUND if size > 1}
 """Of cross entropy."""

@@ -64,7 +64,7 @@ class Layout:
 
     def memory(self, array: np.ndarray, dtype: Any) -> paddle.Tensor:
         """The memory of a tensor of this type with these elements, on the device in use."""
-        whole = np.full(self.whole(array.shape), _BESIDE)
+        whole = np.full(self.whole(array.shape), _BESIDE, array.dtype)
         self.view(whole)[...] = array
         return paddle.to_tensor(whole).astype(dtype)
 
@@ -100,7 +100,7 @@ LAYOUTS = {
     "strided": Layout(lambda shape: (2 * shape[0], *shape[1:]), lambda whole: whole[::2]),
     "made contiguous": Layout(lambda shape: shape[::-1], _transposed, is_copy=True, is_contiguous=True),
 }
-"""By name; Paddle copies an expanded tensor, so a broadcast layout does not exist."""
+"""By name; interesting.py has more."""
 
 OF_LAYOUTS: Rules = {
     "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
@@ -174,12 +174,51 @@ def drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     return np.asarray(rng.integers(0 if dtype == "bool" else -limit, limit + 1, shape), "float64")
 
 
+def particular(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+    """Elements that are only moved right as they are: zeros of both signs, the ends of the type, denormals, NaN."""
+    if dtype == "bool":
+        return drawn(rng, shape, dtype)
+    ends = [np.inf, -np.inf, 0.0, -1.0, 1.0]
+    if dtype in INTEGERS:
+        return integers(rng.choice(ends, shape), dtype)
+    return np.asarray(rng.choice([*ends, -0.0, np.nan, 65504.0, 2.0**-16, 2.0**-130, -(2.0**-24)], shape))
+
+
+ELEMENTS = {"digits": drawn, "particular": particular}
+"""By name elements of a shape and a type."""
+
+
+def integers(numbers_of: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers without their fractions, as int64; infinite ones are the least and the largest of the type."""
+    ends = np.iinfo(dtype)
+    whole = np.where(np.isinf(numbers_of), 0, np.trunc(numbers_of)).astype("int64")
+    return np.where(np.isinf(numbers_of), np.where(numbers_of > 0, ends.max, ends.min), whole)
+
+
+def _every_other(array: np.ndarray) -> paddle.Tensor:
+    return paddle.to_tensor(np.repeat(array, 2, axis=-1))[..., ::2]
+
+
+def _backwards(array: np.ndarray) -> paddle.Tensor:
+    return paddle.to_tensor(np.flip(array, axis=-1).copy())[..., ::-1]
+
+
+INDEX_LAYOUTS: dict[str, Callable[[np.ndarray], paddle.Tensor]] = {
+    "side by side": paddle.to_tensor,
+    "every other": _every_other,
+    "backwards": _backwards,
+}
+"""By name how the elements of an index or a mask lie in a memory; arrays of at least one axis."""
+
+
 def number_of(element: np.ndarray, dtype: str) -> float:
     """The element as a number of Python's, of the kind of this type."""
     return (bool if dtype == "bool" else int if dtype in INTEGERS else float)(element)
 
 
 # ------------------------------------------------------------------------------------------------------------- comparison
+
+_NEGATIVE_ZERO = 3e300
 
 
 def computed(
@@ -199,7 +238,7 @@ def computed(
     gradient. kept, composed: as for bounds.bound. Raises TypeError where an operator that only moves elements changes the type.
     """
     tensors = [tensor.detach() for tensor in given]
-    exact = [tensor.astype("float64").numpy() for tensor in tensors]
+    exact = [tensor.numpy() if dtype in INTEGERS else tensor.astype("float64").numpy() for tensor in tensors]
     wanted = [place for place in range(len(tensors)) if place not in frozen] if slopes and dtype in FLOATS else []
     for place, tensor in enumerate(tensors):
         tensor.stop_gradient = place not in wanted
@@ -230,20 +269,34 @@ def compared(
 ) -> Compared:
     """The result and the gradients of an operator, each with the bound of bounds.bound, or to the bit where nothing is rounded.
 
-    Gradients are always composed. Numbers beyond a half type must be infinite; a result that is has no gradient.
+    Gradients are always composed. Numbers beyond a half type must be infinite; a result that is has no gradient. What must be
+    infinite or NaN is compared as such, and so is the sign of a zero that is moved.
     """
     names = ["result", *(f"gradient {place}" for place in range(1, len(right)))]
-    got, exact = dict(zip(names, found, strict=True)), {name: each for name, (each, _) in zip(names, right, strict=True)}
+    got = dict(zip(names, found, strict=True))
+    exact = {name: np.asarray(each, "float64") for name, (each, _) in zip(names, right, strict=True)}
     bounds = {
-        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result")
-        for name, (each, terms) in zip(names, right, strict=True)
+        name: bound(
+            exact[name], np.where(np.isfinite(terms), terms, np.abs(exact[name])), dtype, kept, composed or name != "result"
+        )
+        for name, (_, terms) in zip(names, right, strict=True)
         if terms is not None
     }
     if not bounds:
-        return Compared(*({name: numbers(each) for name, each in values.items()} for values in (got, exact)))
+        of_names = {"result": _with_signs, **dict.fromkeys(names[1:], numbers)}
+        return Compared(*({name: of_names[name](each) for name, each in values.items()} for values in (got, exact)))
     if dtype in HALVES and all(got[name].shape == np.shape(exact[name]) for name in names):
         was_infinite = np.isinf(got["result"]).any()
         got = {name: np.where(is_beyond(got[name], exact[name], dtype), exact[name], got[name]) for name in names}
         if was_infinite and not np.isinf(got["result"]).any():
             names = ["result"]
+    for name in names:
+        if not (is_finite := np.isfinite(exact[name])).all():
+            got[name], exact[name] = numbers(got[name]), numbers(exact[name])
+            bounds[name] = np.where(is_finite, bounds[name], 1.0)
     return Compared({name: got[name] for name in names}, {name: exact[name] for name in names}, bounds)
+
+
+def _with_signs(values: np.ndarray) -> np.ndarray:
+    """As compared.numbers, with a number of its own for a negative zero."""
+    return np.where((values == 0) & np.signbit(values), _NEGATIVE_ZERO, numbers(values))

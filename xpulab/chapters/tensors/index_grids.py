@@ -17,7 +17,18 @@ import paddle
 
 from xpulab.chapters.shared import operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
+from xpulab.chapters.shared.operator_tester import (
+    ELEMENTS,
+    EMPTY,
+    FLOATS,
+    INDEX_LAYOUTS,
+    INTEGERS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Rules,
+    Shape,
+)
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 
@@ -145,6 +156,8 @@ POSITIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "int64": lambda array: paddle.to_tensor(array),
     "int32": lambda array: paddle.to_tensor(array.astype("int32")),
     "list": lambda array: array.tolist(),
+    "every other": lambda array: INDEX_LAYOUTS["every other"](array) if array.ndim else paddle.to_tensor(array),
+    "backwards": lambda array: INDEX_LAYOUTS["backwards"](array) if array.ndim else paddle.to_tensor(array),
 }
 """By name what stands for an array in Paddle's index; a mask is one of bool in any case, and "true" Python's in a list."""
 
@@ -157,7 +170,7 @@ def _index(rng: np.random.Generator, case: Case) -> tuple[Callable[[Any], np.nda
     def convert(item: Any) -> Any:
         if not isinstance(item, np.ndarray):
             return item
-        return paddle.to_tensor(item) if item.dtype == bool and case.positions != "list" else POSITIONS[case.positions](item)
+        return POSITIONS[case.positions](item)
 
     given = tuple(map(convert, items))
     return lambda array: np.asarray(np.asarray(array[basic])[arrays]), given if len(given) > 1 else given[0]
@@ -174,17 +187,16 @@ GRADIENTS: dict[str, tuple[int, ...]] = {"none": (), "of x": (0,), "of the value
 def _read(case: Case) -> Compared:
     rng = case.rng()
     select, given = _index(rng, case)
-    memory = case.layout.memory(operator_tester.drawn(rng, case.shape, case.dtype), case.dtype)
+    memory = case.layout.memory(case.elements(rng, case.shape, case.dtype), case.dtype)
     value, slopes = operator_tester.moved(lambda whole: select(case.layout.view(whole)))
-    with operator_tester.strides(case.strides):
-        return operator_tester.computed(rng, case.dtype, lambda x: case.layout.of(x)[given], [memory], value, slopes)
+    return operator_tester.computed(rng, case.dtype, lambda x: case.layout.of(x)[given], [memory], value, slopes)
 
 
 def _write(case: Case) -> Compared:
     """The memory, where it must have changed and no gradient goes through a view, else the tensor."""
     rng = case.rng()
     select, given = _index(rng, case)
-    memory = case.layout.memory(operator_tester.drawn(rng, case.shape, case.dtype), case.dtype)
+    memory = case.layout.memory(case.elements(rng, case.shape, case.dtype), case.dtype)
     places = case.layout.places(case.shape)
     elements = _elements(rng, case, select(places).shape)
     is_contiguous = case.layout is LAYOUTS["contiguous"]
@@ -200,8 +212,7 @@ def _write(case: Case) -> Compared:
         tensor[given] = assigned[0] if assigned else number
         return start if is_seen else tensor
 
-    with operator_tester.strides(case.strides):
-        return operator_tester.computed(rng, case.dtype, call, [memory, *assigned], value, slopes, {0, 1} - {*case.gradient})
+    return operator_tester.computed(rng, case.dtype, call, [memory, *assigned], value, slopes, {0, 1} - {*case.gradient})
 
 
 def on_sim() -> bool:
@@ -218,12 +229,13 @@ def _elements(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
         return np.asarray(_LARGE[case.dtype], "float64")
     if case.value == "number":
         return np.asarray(rng.integers(0, 2) if case.dtype == "bool" else rng.integers(2, 100), "float64")
-    return operator_tester.drawn(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
+    return case.elements(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
 
 
 def measure(case: Case) -> Compared:
     """Read or write, whichever grid the case is of."""
-    return _write(case) if "value" in case.labels else _read(case)
+    with operator_tester.strides(case.strides):
+        return _write(case) if "value" in case.labels else _read(case)
 
 
 def _kernels(case: Case) -> list[tuple[str, str, str]]:
@@ -290,6 +302,7 @@ AXES: dict[str, Any] = {
     "shape": SHAPES,
     "layout": LAYOUTS,
     "positions": tuple(POSITIONS),
+    "elements": ELEMENTS,
     "strides": {"1": 1, "0": 0},
 }
 """Those of reading and of writing."""

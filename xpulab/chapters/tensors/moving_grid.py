@@ -17,7 +17,18 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, drawn, moved
+from xpulab.chapters.shared.operator_tester import (
+    ELEMENTS,
+    EMPTY,
+    FLOATS,
+    INDEX_LAYOUTS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Rules,
+    computed,
+    moved,
+)
 from xpulab.chapters.tensors.index_grids import TYPES
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
@@ -112,7 +123,7 @@ SELECTIONS = {
         "take_along_axis",
     ),
     "masked_select": Move(
-        lambda x, axis, index: paddle.masked_select(x, paddle.to_tensor(_is_chosen(x.shape, axis, index.numpy()))),
+        lambda x, axis, index: paddle.masked_select(x, INDEX_LAYOUTS["every other"](_is_chosen(x.shape, axis, index.numpy()))),
         lambda x, axis, index: x[_is_chosen(x.shape, axis, index)],
         "masked_select",
     ),
@@ -183,6 +194,7 @@ def _is_lacked(kernel: str, dtype: str) -> bool:
 def moves() -> Grid:
     """The grid of operators without an index, on the device in use."""
     axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
+    axes["elements"] = ELEMENTS
     return Grid(axes, RULES, EMPTY, each="operator")
 
 
@@ -201,15 +213,16 @@ def selections() -> Grid:
             SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
         ),
     }
-    return Grid({**axes, "positions": POSITIONS, "index": ("int64", "int32")}, rules, each="operator")
+    more = {"positions": POSITIONS, "index": ("int64", "int32"), "index_layout": INDEX_LAYOUTS, "elements": ELEMENTS}
+    return Grid({**axes, **more}, rules, each="operator")
 
 
 def _measure(case: Case) -> Compared:
     """Move on the device in use; of a floating type with the gradient."""
     rng, move = case.rng(), _ALL[case.operator]
-    memory = case.layout.memory(drawn(rng, case.shape, case.dtype), case.dtype)
+    memory = case.layout.memory(case.elements(rng, case.shape, case.dtype), case.dtype)
     positions = case.positions(rng, case.shape[case.axis]) if "positions" in case.labels else None
-    index = None if positions is None else paddle.to_tensor(positions.astype(case.index))
+    index = None if positions is None else case.index_layout(positions.astype(case.index))
     value, slopes = moved(lambda whole: move.formula(case.layout.view(whole), case.axis, positions))
 
     def call(x: paddle.Tensor) -> Any:

@@ -18,7 +18,18 @@ import paddle
 
 from xpulab.chapters.shared import operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
+from xpulab.chapters.shared.operator_tester import (
+    ELEMENTS,
+    EMPTY,
+    FLOATS,
+    INDEX_LAYOUTS,
+    INTEGERS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Rules,
+    Shape,
+)
 from xpulab.chapters.tensors.index_grids import GRADIENTS, on_sim
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
 from xpulab.checks.compared import Compared
@@ -140,7 +151,9 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "shape": SHAPES,
         "axis": AXES,
         "places": PLACES,
+        "index_layout": INDEX_LAYOUTS,
         "value": (*_BROADCAST, "number"),
+        "elements": ELEMENTS,
         "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
@@ -165,12 +178,13 @@ def _measure(case: Case) -> Compared:
     value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
     number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
     given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
+    index = case.index_layout(at) if at.ndim else paddle.to_tensor(at)
     function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
         start = x.clone() if is_in_place else x
         tensor = case.layout.of(start)
-        result = write.call(function, tensor, paddle.to_tensor(at), assigned[0] if assigned else number, case.axis)
+        result = write.call(function, tensor, index, assigned[0] if assigned else number, case.axis)
         return start if is_seen else result
 
     return operator_tester.computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
@@ -180,7 +194,7 @@ def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
     """What is set has all digits; what is added, and a number, are small."""
     if WRITES[case.operator].adds or case.value == "number":
         return np.asarray(rng.integers(0, 2, shape) if case.dtype == "bool" else rng.choice([-2, -1, 1, 2], shape), "float64")
-    return operator_tester.drawn(rng, shape, case.dtype)
+    return np.asarray(case.elements(rng, shape, case.dtype))
 
 
 def _chosen(rng: np.random.Generator, case: Case, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
