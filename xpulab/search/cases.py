@@ -117,15 +117,16 @@ def _grids(device: str, types: list[str]) -> dict[str, _Wider]:
     }
     of_rows: Rules = {"a row without elements has no mean": lambda shape: not shape[-1]}
     of_pairs: Rules = {
+        "Paddle slices one memory of at most six axes": lambda shape, memory: (
+            len(shape) > 6 and memory is not operator_grids.MEMORIES["one for each"]
+        ),
         "these numbers are compared": lambda operator, values: (
             values in interesting.NOT_FINITE.values()
             and operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">=")
         ),
         "only floating numbers are masked": lambda dtype, values: (
-            values in interesting.NOT_FINITE.values()
-            and dtype == "bool"
-            or dtype in INTEGERS
-            and values is interesting.NOT_FINITE["masked"]
+            (values in interesting.NOT_FINITE.values() and dtype == "bool")
+            or (dtype in INTEGERS and values is interesting.NOT_FINITE["masked"])
         ),
     }
     added: Rules = {

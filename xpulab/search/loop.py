@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import time
@@ -75,9 +74,14 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
         if "outcome" in facts:
             asked.outcomes[facts["outcome"]] += 1
         elif "found" in facts:
-            _keep(asked, {**facts["found"], "what": facts["what"], "program": facts["program"]}, say)
+            keep({**facts["found"], "what": facts["what"], "program": facts["program"]})
         elif "right" in facts:
-            _drop(asked, facts["right"], say)
+            _replace(asked, facts["right"])
+            say(N_("not wrong any more: {case}", case=format_case(facts["right"])))
+
+    def keep(entry: dict[str, Any]) -> None:
+        _replace(asked, entry, entry)
+        say(N_("WRONG {found}", found=format_found(entry)))
 
     while time.monotonic() < end:
         trying, why = _process(asked, {"seed": seed, "again": again}, end, tell)
@@ -86,8 +90,9 @@ def search(asked: Search, say: Callable[[str], None]) -> None:
             raise InputError(N_("the process of the search ended before its first case: {why}", why=why))
         if why and trying:
             asked.outcomes["found"] += 1
-            if not any(_explains(found, trying) for found in asked.found):
-                _keep(asked, _smallest(asked, trying, why), say)
+            labels = trying["labels"].items()
+            if not any(each["check"] == trying["check"] and each["labels"].items() <= labels for each in asked.found):
+                keep(_smallest(asked, trying, why))  # what has all labels of one that was found would become that one
 
 
 def _process(asked: Search, job: dict[str, Any], end: float, tell: Tell) -> tuple[dict[str, Any] | None, str]:
@@ -117,29 +122,21 @@ def _process(asked: Search, job: dict[str, Any], end: float, tell: Tell) -> tupl
 
 def _smallest(asked: Search, case: dict[str, Any], what: str) -> dict[str, Any]:
     """The entry of a case at which the process died: the case alone, then without each label that is not needed for it."""
+
+    def dying(labels: dict[str, str]) -> dict[str, Any]:
+        """The case with its program, when a process that computes it alone dies, and time is left."""
+        told: dict[str, Any] = {}
+        trying, why = _process(asked, {"alone": {**case, "labels": labels}}, end, told.update)
+        return {**trying, "program": told["program"], "what": what} if trying and why and "right" not in told else {}
+
     end = time.monotonic() + REDUCING
-    smallest = _dying(asked, case, math.inf)
-    if not smallest:
-        return {**case, "what": N_("{what}; alone the case does no harm, after others it did", what=what)}
-    for axis in case["labels"]:
-        labels = {name: label for name, label in smallest["labels"].items() if name != axis}
-        if smaller := _dying(asked, {**case, "labels": labels}, end):
+    smallest = dying(case["labels"])
+    for axis in case["labels"] if smallest else ():
+        if smaller := dying({name: label for name, label in smallest["labels"].items() if name != axis}):
             for path in (Path(smallest["program"]), Path(smallest["program"]).with_suffix(".npz")):
                 path.unlink(missing_ok=True)
             smallest = smaller
-    return {**smallest, "what": what}
-
-
-def _dying(asked: Search, case: dict[str, Any], end: float) -> dict[str, Any]:
-    """The case with its program, when a process that computes it alone dies; {} when it does not, or the time is over."""
-    told: dict[str, Any] = {}
-    trying, why = _process(asked, {"alone": case}, end, told.update)
-    return {**trying, "program": told["program"]} if trying and why and "right" not in told else {}
-
-
-def _explains(found: dict[str, Any], case: dict[str, Any]) -> bool:
-    """Whether a case has all that matters in one that was found, and would be made smaller to it."""
-    return found["check"] == case["check"] and found["labels"].items() <= case["labels"].items()
+    return smallest or {**case, "what": N_("{what}; alone the case does no harm, after others it did", what=what)}
 
 
 def _kept(path: Path) -> list[dict[str, Any]]:
@@ -159,26 +156,11 @@ def _kept(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _keep(asked: Search, entry: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Say and keep what was found; what was found before is one entry."""
-    asked.found = [each for each in asked.found if _identity(each) != _identity(entry)] + [entry]
-    _write(asked)
-    say(N_("WRONG {found}", found=format_found(entry)))
-
-
-def _drop(asked: Search, case: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Take a case off the list that is right now."""
-    asked.found = [each for each in asked.found if _identity(each) != _identity(case)]
-    _write(asked)
-    say(N_("not wrong any more: {case}", case=format_case(case)))
-
-
-def _write(asked: Search) -> None:
+def _replace(asked: Search, case: dict[str, Any], *by: dict[str, Any]) -> None:
+    """Take a case off the list, or put an entry in its place, in the file, too."""
+    others = [each for each in asked.found if any(each[name] != case[name] for name in ("check", "labels", "seed"))]
+    asked.found = [*others, *by]
     replace_text(asked.folder / FOUND, "".join(json.dumps(each) + "\n" for each in asked.found))
-
-
-def _identity(case: dict[str, Any]) -> tuple[Any, ...]:
-    return case["check"], case["labels"], case["seed"]
 
 
 def format_found(entry: dict[str, Any]) -> str:

@@ -42,7 +42,9 @@ def main(job: str) -> None:
     if alone := asked.get("alone"):
         grid, case = _made(every, alone)
         if grid:
-            _written(device, grid, case, asked["folder"], as_it_goes=True)
+            path = _written(device, grid, case, asked["folder"])
+            path.unlink()
+            path.with_suffix(".npz").unlink()
         _say(right=alone)
         return
     for place, case_of in enumerate(asked["again"], start=1):
@@ -77,7 +79,7 @@ def _tried(device: Device, grid: Searched, case: Case, folder: str, known: set[t
         if kind not in known:
             known.add(kind)
             what, program = grid.row(smallest).reason, _written(device, grid, smallest, folder)
-            _say(found=_named(grid, smallest), what=what, program=program)
+            _say(found=_named(grid, smallest), what=what, program=str(program))
     _say(outcome="found" if is_red else row.outcome)
     return is_red
 
@@ -87,26 +89,18 @@ def _row(grid: Searched, case: Case) -> Any:
     return grid.row(case)
 
 
-def _written(device: Device, grid: Searched, case: Case, folder: str, as_it_goes: bool = False) -> str:
-    """Write the case as a program, and its arrays; returns the program's path.
-
-    as_it_goes: before each call, so that it is there when the process ends at one; what lives on leaves none.
-    """
+def _written(device: Device, grid: Searched, case: Case, folder: str) -> Path:
+    """Write the case as a program, before each of its calls, as the process may end there, and its arrays; returns its path."""
     path = Path(folder, f"found-{zlib.crc32(json.dumps(_named(grid, case)).encode()):08x}.py")
-    arrays = path.with_suffix(".npz")
 
     def write(program: Program) -> None:
-        np.savez(arrays, **program.arrays)
-        path.write_text(program.source(arrays.name, f"{grid.check}: {case.name}", device.place), encoding="utf-8")
+        np.savez(path.with_suffix(".npz"), **program.arrays)
+        text = program.source(f"{path.stem}.npz", f"{grid.check}: {case.name}", device.place)
+        path.write_text(text, encoding="utf-8")
 
-    if as_it_goes:
-        _say(trying=_named(grid, case), program=str(path))
-        traced(lambda: grid.run([case])[0], before=write)
-        for each in (path, arrays):
-            each.unlink(missing_ok=True)
-    else:
-        write(traced(lambda: grid.run([case])[0]))
-    return str(path)
+    _say(trying=_named(grid, case), program=str(path))
+    write(traced(lambda: grid.run([case])[0], before=write))
+    return path
 
 
 def _named(grid: Searched, case: Case) -> dict[str, Any]:
