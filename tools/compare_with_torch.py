@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # xpulab is not in
 from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS, normalized, rotated, slope_of_normalized
 
 try:
-    import torch
-    import torch.nn.functional as F
+    import torch  # type: ignore[import-not-found]
 except ImportError:
-    print("no torch here: python -m venv torch && torch/bin/pip install torch numpy ml_dtypes", file=sys.stderr)
+    print("no torch here: python -m venv torch && torch/bin/pip install torch numpy", file=sys.stderr)
     sys.exit(2)
+
+F = torch.nn.functional
 
 TOLERANCE = 1e-11
 """Relative, and absolute: both sides round in double precision, and exponentials of 30 lose some digits."""
