@@ -115,6 +115,7 @@ def grid(
     rows = GridTable(name, grid, run, add_row)
     with _recorded(rows, means):
         rows.fill(grid.cases(level, seed))
+        rows.fill_further(level, seed)
 
 
 @contextmanager

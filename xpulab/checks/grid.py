@@ -8,6 +8,8 @@
 
 The first value of each axis is its default, the plainest one. A rule is a reason, and a function whose parameters are the axes
 that it reads: it says which values cannot go together. Another seed gives another cover.
+
+A grid may have further values, too many for a cover: `grid.further_cases(seed)` has each of them once with each operator.
 """
 
 from __future__ import annotations
@@ -89,6 +91,7 @@ class Grid:
         self.axes = {axis: _labelled(axis, values) for axis, values in axes.items()}
         self.rules = dict(rules or {})
         self.each = each or next(iter(self.axes))
+        self.wide = self
         self._is_of_each = bool(each)
         self._made: dict[tuple[str, int], list[Case]] = {}
         self._tables: dict[tuple[tuple[int, ...], tuple[int, ...]], np.ndarray] = {}
@@ -100,6 +103,8 @@ class Grid:
     def case(self, seed: int = 0, **labels: str) -> Case:
         """The case with these labels, and defaults for all other axes. Raises ValueError for one that a rule excludes."""
         for axis, label in labels.items():
+            if label in self.wide.axes.get(axis, {}) and label not in self.axes.get(axis, {}):
+                return self.wide.case(seed, **labels)
             if label not in self.axes.get(axis, {}):
                 raise ValueError(f"no {axis} {label!r}; the axes are {list(self.axes)}, their values {self.axes.get(axis)}")
         whole = self._whole(labels)
@@ -116,19 +121,55 @@ class Grid:
         every = (dict(zip(wanted, labels, strict=True)) for labels in product(*of_axes))
         return next((self.case(seed, **labels) for labels in every if not self._excluded(self._whole(labels))), None)
 
-    def wider(self, values: Mapping[str, Mapping[str, Any]], rules: Mapping[str, Rule]) -> Grid:
-        """The same grid with more values, by axis and label, also of axes that it does not have, and more rules."""
+    def with_further(self, values: Mapping[str, Mapping[str, Any]], rules: Mapping[str, Rule]) -> Grid:
+        """This grid, and in `wide` the same with more values, by axis and label, also of axes that it lacks, and more rules."""
         axes = {axis: {**self.axes.get(axis, {}), **values.get(axis, {})} for axis in {**self.axes, **values}}
-        return Grid(axes, {**self.rules, **rules}, self._uninformative, self.each if self._is_of_each else "")
+        self.wide = Grid(axes, {**self.rules, **rules}, self._uninformative, self.each if self._is_of_each else "")
+        return self
 
-    def any_case(self, rng: np.random.Generator, names: Sequence[str], seed: int) -> Case | None:
+    def most_further(self) -> int:
+        """So many further cases there are at most."""
+        return len(self.axes[self.each]) * max(map(len, self._further().values()), default=0)
+
+    def further_cases(self, seed: int) -> Iterator[Case]:
+        """Each further value once with each value of the axis `each`, and with others at random, in an order of the seed.
+
+        The first cases have every value of `each` once, and so on: a part of them is a fair sample. A value that no other one
+        can go with is left out.
+        """
+        rng, further = np.random.default_rng(seed), self._further()
+        names = [str(name) for name in rng.permutation(list(self.axes[self.each]))]
+        orders = {name: {axis: rng.permutation(labels) for axis, labels in further.items()} for name in names}
+        longest, seen = max(further, key=lambda axis: len(further[axis]), default=""), set[str]()
+        for number in range(len(further.get(longest, ()))):
+            for name in names:
+                wanted = {axis: str(labels[number % len(labels)]) for axis, labels in orders[name].items()}
+                for kept in (wanted, {longest: wanted[longest]}):
+                    case = self.wide.any_case(rng, [name], seed, kept)
+                    if case and case.name not in seen:
+                        seen.add(case.name)
+                        yield case
+                        break
+
+    def _further(self) -> dict[str, list[str]]:
+        """By axis the labels that this grid lacks."""
+        labels = {axis: [label for label in of if label not in self.axes.get(axis, ())] for axis, of in self.wide.axes.items()}
+        return {axis: lacking for axis, lacking in labels.items() if lacking}
+
+    def any_case(
+        self, rng: np.random.Generator, names: Sequence[str], seed: int, wanted: Mapping[str, str] | None = None
+    ) -> Case | None:
         """A random case whose value of the axis `each` is one of these; None when the rules excluded each that was drawn.
 
-        Half of the axes have their default, so that a case has few particular values at once.
+        Half of the axes have their default, so that a case has few particular values at once. wanted: labels that it must have.
         """
+        fixed = {**(wanted or {})}
         for _ in range(_TRIED):
-            labels = {axis: str(rng.choice(list(values))) for axis, values in self.axes.items() if rng.random() < 0.5}
-            whole = self._whole(labels | {self.each: str(rng.choice(names))})
+            fixed[self.each] = names[rng.integers(len(names))]
+            if self._excluded(fixed):
+                continue
+            drawn = {axis: labels[rng.integers(len(labels))] for axis, labels in self._labels.items() if rng.random() < 0.5}
+            whole = self._whole(drawn | fixed)
             if not self._excluded(whole):
                 return self._case(whole, seed)
         return None
@@ -256,9 +297,13 @@ class Grid:
         changed = tuple(axis for axis, label in ordered.items() if label != next(iter(self.axes[axis])))
         return Case({axis: self.axes[axis][label] for axis, label in ordered.items()}, ordered, changed, seed)
 
+    @cached_property
+    def _labels(self) -> dict[str, list[str]]:
+        return {axis: list(values) for axis, values in self.axes.items()}
+
     def _excluded(self, labels: Mapping[str, str]) -> str:
-        """The reason why these labels cannot go together, or ""."""
-        return next((reason for reason in self.rules if self._holds(reason, labels)), "")
+        """The reason why these labels, of all axes or of some, cannot go together, or ""."""
+        return next((reason for reason, read in self._reads.items() if labels.keys() >= {*read} and self._holds(reason, labels)), "")
 
     def _holds(self, reason: str, labels: Mapping[str, str]) -> bool:
         return bool(self.rules[reason](**{axis: self.axes[axis][labels[axis]] for axis in self._reads[reason]}))

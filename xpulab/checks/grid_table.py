@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from xpulab.checks.digest import digest_of
@@ -17,8 +20,28 @@ from xpulab.records.record import RED, Record, Row
 REDUCED = 3
 """So many red cases are reduced; each computes some cases again, and more of them rarely say more."""
 
+SECONDS = {"smoke": 0.0, "quick": 0.7, "standard": math.inf}
+"""By level how long further cases of a grid are computed."""
+
+_AT_ONCE = 16
+"""Further cases between two looks at the clock; their arrays are kept at the same time."""
+
 Run = Callable[[Sequence[Case]], Sequence[Any]]
 AddRow = Callable[[Table, Case, Any], None]
+
+
+FURTHER = "further values"
+"""The row of all further cases that passed."""
+
+
+def labels_as_listed(grid: Grid, case: Case, issue: KnownIssue) -> dict[str, str]:
+    """The labels of a case, with a further value as one that is listed: a defect of some sizes may be one of others.
+
+    One that is listed for further values alone is one of these.
+    """
+    owned = {axis: [label for label in of if label in grid.axes.get(axis, ())] for axis, of in issue.when.items()}
+    listed = {axis: of[0] for axis, of in owned.items() if of and case.labels[axis] not in grid.axes[axis]}
+    return {**case.labels, **listed}
 
 
 class GridTable(Table):
@@ -31,18 +54,35 @@ class GridTable(Table):
         self._issues: dict[str, KnownIssue] = {}
         self._showing: dict[str, KnownIssue] = {}
         self._values: dict[str, str] = {}
+        self._cases_of: dict[str, Case] = {}
+        self._further: list[Row] = []
 
     def fill(self, cases: Sequence[Case]) -> None:
         """Compute the cases, and one for each known defect; compare each, and reduce those that are red."""
         for issue in self._listed:
-            if case := self._grid.first_case(issue.when, cases[0].seed):
+            if case := self._grid.wide.first_case(issue.when, cases[0].seed):
                 self._showing[case.name] = issue
                 cases = [*cases, *([case] if case.name not in {each.name for each in cases} else [])]
         for case, value in zip(cases, self._run(cases), strict=True):
             self._compute(case, value)
-        unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
+        self._reduce_red()
+
+    def fill_further(self, level: str, seed: int) -> None:
+        """Compute the grid's further cases as long as the level allows, and reduce those that are red."""
+        own, end = len(self._rows), time.monotonic() + SECONDS[level]
+        cases = self._grid.further_cases(seed)
+        while time.monotonic() < end and (some := list(islice(cases, _AT_ONCE))):
+            for case, value in zip(some, self._run(some), strict=True):
+                self._compute(case, value)
+        self._reduce_red(own)
+        self._rows, self._further = self._rows[:own], self._rows[own:]
+
+    def _reduce_red(self, first: int = 0) -> None:
+        """Say of some red rows from this one on what the smallest case is that is red, and how it is repeated."""
+        rows = list(enumerate(self._rows))[first:]
+        unknown = [number for number, row in rows if row.outcome in RED and row.case not in self._issues]
         for number in unknown[:REDUCED]:
-            smallest = self._grid.reduce(cases[number], self._is_red)
+            smallest = self._grid.wide.reduce(self._cases_of[self._rows[number].case], self._is_red)
             code = smallest.code()
             repeat = f"{N_('smallest red case: {name}', name=smallest.name)}; {N_('to repeat it: {code}', code=code)}"
             self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
@@ -51,7 +91,10 @@ class GridTable(Table):
         """As Table.record, with one row for all cases that passed alike, and one for each known defect.
 
         A known defect is fixed, or refuted, when the case that showed it passes; others with its values may pass anyway.
+        How many further cases were computed depends on the machine: it is in `expected`, and no two runs are compared by it.
         """
+        is_red = [row.outcome in RED and row.case not in self._issues for row in self._further]
+        self._rows += [row for row, red in zip(self._further, is_red, strict=True) if red]
         for number, row in enumerate(self._rows):
             if row.outcome == "failed" or row.case in self._showing:
                 self._rows[number] = as_listed(row, self._showing.get(row.case) or self._issues.get(row.case))
@@ -59,11 +102,15 @@ class GridTable(Table):
         usual = ("passed", "known", "predicted")
         notable = [row for row in self._rows if row.outcome not in usual or row.case in self._showing]
         self._rows = [*self._passed(), *(row for row in notable if row.outcome != "passed")]
+        if any(row.outcome == "passed" for row in self._further):
+            self._rows.append(Row(FURTHER, "passed", "every one", "as the formula says", "rejected"))
         record = super().record(means, seconds)
         if record.outcome == "skipped":
             return record
         measured = N_("{passed} of {compared} cases", passed=counted.count("passed"), compared=len(counted))
-        return replace(record, measured=measured, control=control)
+        further = {"computed": len(self._further), "most": self._grid.most_further()}
+        expected = N_("every row as expected; {computed} of {most} further cases, or fewer, were computed", **further)
+        return replace(record, measured=measured, control=control, expected=expected if self._further else record.expected)
 
     def _passed(self) -> Iterator[Row]:
         """One row for all cases that passed with the same value of the grid's axis `each`."""
@@ -77,9 +124,9 @@ class GridTable(Table):
             yield Row(value, "passed", count, "as the formula says", "rejected", None, digest)
 
     def _compute(self, case: Case, value: Any) -> None:
-        self._values[case.name] = case.labels[self._grid.each]
+        self._values[case.name], self._cases_of[case.name] = case.labels[self._grid.each], case
         self._add_row(self, case, value)
-        if issues := [issue for issue in self._listed if issue.concerns(case.labels)]:
+        if issues := [issue for issue in self._listed if issue.concerns(labels_as_listed(self._grid, case, issue))]:
             self._issues[case.name] = next((issue for issue in issues if shows(self._rows[-1], issue)), issues[0])
 
     def _is_red(self, case: Case) -> bool:

@@ -14,8 +14,9 @@ import numpy as np
 import paddle
 from ml_dtypes import bfloat16
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS
+from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS, OF_LAYOUTS
 from xpulab.checks.compared import Compared, numbers
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS
@@ -70,14 +71,14 @@ CASTS = Grid(
     },
     EMPTY,
     each="way",
-)
+).with_further({"shape": interesting.SHAPES, "layout": {**LAYOUTS, **interesting.LAYOUTS}}, OF_LAYOUTS | interesting.RULES)
 
 
 def _measure(case: Case) -> Compared:
     """Cast on the device in use; of two floating types also the gradient."""
     (source, target), rng = case.way, case.rng()
     drawn = _held_by_both(case.values(rng, case.shape), source, target)
-    tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # xpulab search has layouts
+    tensor = getattr(case, "layout", LAYOUTS["contiguous"]).tensor_of(_coded(drawn, source))  # a further axis
     drawn = _decoded(tensor)
     has_gradient = source in BITS and target in BITS
     tensor.stop_gradient = not has_gradient

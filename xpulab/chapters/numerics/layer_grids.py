@@ -22,6 +22,7 @@ from paddlenlp.transformers.llama import modeling as llama
 from paddlenlp.transformers.qwen2 import modeling as qwen2
 
 from xpulab.chapters.numerics.operator_grids import VALUES, chosen
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, Shape, compared, computed
 from xpulab.checks.compared import Compared
@@ -129,7 +130,11 @@ def products(types: Sequence[str]) -> Grid:
             product == "bmm" and not sizes[1]
         ),
     }
-    return Grid(axes, rules, {"sizes": ["no row", "nothing summed"]})
+    grid = Grid(axes, rules, {"sizes": ["no row", "nothing summed"]})
+    layouts = interesting.LAYOUTS
+    return grid.with_further(
+        {"layout": layouts, "other": layouts, "sizes": interesting.SIZES, "values": interesting.VALUES}, {}
+    )
 
 
 def _factors(product: Product, sizes: Shape, batch: Any) -> list[Shape]:
@@ -239,7 +244,7 @@ def norms(types: Sequence[str]) -> Grid:
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    return Grid(axes, rules, EMPTY, each="norm")
+    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, interesting.RULES)
 
 
 def _measure_norm(case: Case) -> Compared:
@@ -306,7 +311,9 @@ def losses(types: Sequence[str]) -> Grid:
         "many rows have few classes": lambda rows, classes: len(rows) == 2 and classes > 129,
         "an ignored class is one of several": lambda classes, ignored: classes < 3 and ignored not in (-100, -7),
     }
-    return Grid(axes, rules, {"rows": ["(0,)"]})
+    return Grid(axes, rules, {"rows": ["(0,)"]}).with_further(
+        {"layout": interesting.LAYOUTS, "values": interesting.VALUES, "classes": interesting.CLASSES}, {}
+    )
 
 
 def _measure_loss(case: Case) -> Compared:
@@ -407,7 +414,14 @@ def attention(types: Sequence[str]) -> Grid:
         "only a mask knows of padding": lambda way, padding: not way.mask and padding is not PADDINGS["none"],
         "a large batch has short rows": lambda batch, lengths, size: batch > 2 and (lengths[1] > 9 or size > 16),
     }
-    return Grid(axes, rules)
+    further: Rules = {
+        "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 45,
+        "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
+    }
+    of_numbers = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
+    return Grid(axes, rules).with_further(
+        {**of_numbers, "lengths": interesting.LENGTHS, "padding": interesting.PADDINGS}, further
+    )
 
 
 def _measure_attention(kept: Kept, case: Case) -> Compared:
@@ -545,7 +559,7 @@ def rotary(types: Sequence[str]) -> Grid:
             0 in heads and (rotation != "fused" or layout is not LAYOUTS["contiguous"])
         ),
     }
-    return Grid(axes, rules)
+    return Grid(axes, rules).with_further({"layout": interesting.LAYOUTS, "values": interesting.VALUES}, {})
 
 
 def _measure_rotary(case: Case) -> Compared:
@@ -601,7 +615,7 @@ def dropout(types: Sequence[str]) -> Grid:
         "shape": SHAPES,
         "values": chosen("normal", "near one", "a large mean", "negative"),
     }
-    return Grid(axes, OF_LAYOUTS, EMPTY)
+    return Grid(axes, OF_LAYOUTS, EMPTY).with_further(interesting.OF_SHAPES, interesting.RULES)
 
 
 def _measure_dropout(case: Case) -> Compared:

@@ -18,6 +18,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import (
     EMPTY,
@@ -92,7 +93,13 @@ def functions(types: Sequence[str]) -> Grid:
     }
     values = {**VALUES, **chosen("far above zero", "far below zero")}
     axes: dict[str, Any] = {"function": tuple(FUNCTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "values": values}
-    return Grid(axes, rules, EMPTY, each="function")
+    further: Rules = {
+        **interesting.RULES,
+        "the function is of numbers above 0": lambda function, values: (
+            FUNCTIONS[function].is_of_positives and values in interesting.WITH_ZEROS
+        ),
+    }
+    return Grid(axes, rules, EMPTY, each="function").with_further(interesting.OF_NUMBERS, further)
 
 
 def _measure_function(case: Case) -> Compared:
@@ -210,7 +217,15 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "way": ("function", "in place"),
         "frozen": {"nothing": (), "first": (0,), "second": (1,)},
     }
-    return Grid(axes, rules, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.NO_MASKED_INTEGERS,
+        "only what compares takes what is not finite": lambda operator, dtype, values: (
+            values in interesting.NOT_FINITE.values()
+            and (dtype == "bool" or operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">="))
+        ),
+    }
+    return Grid(axes, rules, EMPTY, each="operator").with_further(interesting.OF_ENDS, further)
 
 
 def _measure_arithmetic(case: Case) -> Compared:
@@ -290,6 +305,26 @@ _RULES_OF_AXES: Rules = {
 }
 
 
+_FURTHER: Rules = {
+    **interesting.RULES,
+    **interesting.OF_NOTHING,
+    **interesting.NO_MASKED_INTEGERS,
+    "the slope of a product has no zero": lambda operator, values: operator == "prod" and values in interesting.WITH_ZEROS,
+    "Paddle 3.3.1 on the CPU takes 25 s for the gradient of the largest of 60,000 numbers": lambda operator, shape: (
+        operator in ("max", "min") and math.prod(shape) > 4096
+    ),
+    "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
+    "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
+        operator in ("sum", "mean", "cumsum") and layout in interesting.REPEATED and math.prod(shape) > 1025
+    ),
+    "only extremes, and of masked numbers exponentials, take what is not finite": lambda operator, values: (
+        values in interesting.NOT_FINITE.values()
+        and operator not in ("max", "min")
+        and not (values is interesting.NOT_FINITE["masked"] and operator in ("logsumexp", "softmax", "log_softmax"))
+    ),
+}
+
+
 def reductions(types: Sequence[str]) -> Grid:
     """The grid of operators that reduce axes. types: the floating types that the device has."""
     return _along(types, True, {"shape": SHAPES, "axis": (None, 0, -1, (0, -1)), "keepdim": (False, True)})
@@ -309,7 +344,7 @@ def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
         "values": {**VALUES, **chosen("far apart")},
         **others,
     }
-    return Grid(axes, _RULES_OF_AXES, EMPTY, each="operator")
+    return Grid(axes, _RULES_OF_AXES, EMPTY, each="operator").with_further(interesting.OF_ENDS, _FURTHER)
 
 
 def _measure_along(case: Case) -> Compared:

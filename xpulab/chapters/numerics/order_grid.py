@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import (
     EMPTY,
@@ -101,7 +102,18 @@ def orders(types: Sequence[str]) -> Grid:
         "values": VALUES,
         "descending": {"descending": True, "ascending": False},
     }
-    return Grid(axes, _RULES, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.OF_NOTHING,
+        **interesting.NO_MASKED_INTEGERS,
+        "argmax and argmin refuse more than six axes": lambda operator, shape: (
+            ORDERS[operator].gives == "one position" and len(shape) > 6
+        ),
+        "zeros of both signs may stand in any order": lambda operator, values: (
+            values is interesting.VALUES["zeros of both signs"] and ORDERS[operator].gives == "values"
+        ),
+    }
+    return Grid(axes, _RULES, EMPTY, each="operator").with_further(interesting.OF_ENDS, further)
 
 
 def _measure(case: Case) -> Compared:

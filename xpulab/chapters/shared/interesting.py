@@ -1,23 +1,26 @@
 """Sizes, layouts, values and positions at which kernels go wrong, once for all grids of operators.
 
-    wide = grid.wider({"shape": interesting.SHAPES, "layout": interesting.LAYOUTS}, interesting.RULES)
+    Grid(axes, rules, each="operator").with_further(interesting.OF_NUMBERS, interesting.RULES | {...})
 
 The grids of chapters 17 and 18 have few plain values on each axis, so that every pair of them is in some case. Here is what
 lies around the borders of kernels: blocks, vectors, counters, caches, and numbers that cancel, are equal, or alone.
-`xpulab search` draws from both. A grid's own rules say what cannot go together, here as there.
+These grids try all of it with each operator at standard, a sample at quick; `xpulab search` draws from it without end.
+What does not apply to an operator, and why, its grid says in a rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared.operator_tester import FLOATS, Layout, Rules, Shape
 from xpulab.chapters.shared.operator_tester import LAYOUTS as OWN_LAYOUTS
-from xpulab.chapters.shared.operator_tester import Layout, Rules, Shape
+from xpulab.reference.bounds import HALVES
 
 AROUND = (1, 2, 3, 8, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1023, 1024, 1025, 4097)
 """Lengths of an axis around those of blocks, and some that are divisible by three."""
@@ -176,13 +179,48 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 WITH_ZEROS = (VALUES["zeros of both signs"], VALUES["sparse"])
 
-RULES: Rules = {
-    "Paddle slices at most six axes": lambda shape, layout: len(shape) > 6 and layout is not OWN_LAYOUTS["contiguous"],
-}
-"""What cannot go together, of grids that have these axes."""
+Further = Mapping[str, Mapping[str, Any]]
+"""By axis the further values of a grid."""
+
+OF_SHAPES: Further = {"shape": SHAPES, "layout": LAYOUTS}
+OF_NUMBERS: Further = {**OF_SHAPES, "values": VALUES}
+OF_ENDS: Further = {**OF_SHAPES, "values": {**VALUES, **NOT_FINITE}}
 
 PADDINGS = {"every key": lambda keys: np.zeros(keys, bool)}
 """As those of attention, of a row of the batch that is padding and nothing else."""
 
 CLASSES = {str(size): size for size in AROUND if size > 1}
 """Of cross entropy."""
+
+RULES: Rules = {
+    "Paddle slices at most six axes": lambda shape, layout: len(shape) > 6 and layout is not OWN_LAYOUTS["contiguous"],
+}
+"""What cannot go together, of grids that have these axes."""
+
+OF_NOTHING: Rules = {
+    "an axis without elements has a sum, and nothing else": lambda operator, shape, axis: (
+        isinstance(axis, int) and bool(shape) and not shape[axis] and operator not in ("sum", "cumsum")
+    )
+}
+
+NO_MASKED_INTEGERS: Rules = {
+    "only floating numbers are masked": lambda dtype, values: values is NOT_FINITE["masked"] and dtype not in FLOATS
+}
+
+FEW_AXES: Rules = {"Paddle slices at most six axes": lambda shape: len(shape) > 6}
+
+NOT_REPEATED: Rules = {"nothing is written to elements that share a place": lambda layout: layout in REPEATED}
+
+NO_SLOPE_OF_REPEATED: Rules = {
+    "Paddle 3.3.1 counts an element that as_strided shows twice once in its gradient": lambda layout, dtype: (
+        layout in REPEATED and dtype in FLOATS
+    )
+}
+
+
+_MANY = {POSITIONS["70,000"]: 64, POSITIONS["300 times each"]: 4097}
+
+
+def are_too_many(shape: Shape, dtype: str, positions: Any) -> bool:
+    """Whether so many positions are of rows that are not short, or of a type of 16 bits, which holds no sums of so many."""
+    return positions in _MANY and (math.prod(shape) > _MANY[positions] or dtype in HALVES)

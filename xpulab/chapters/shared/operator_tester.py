@@ -13,6 +13,7 @@ move elements have exact formulas, `moved` and `written`; their elements and gra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -220,6 +221,9 @@ def number_of(element: np.ndarray, dtype: str) -> float:
 
 _NEGATIVE_ZERO = 3e300
 
+_SUMMED = 1025
+"""So many weights of 1 and -1 have a sum that types of 16 bits hold."""
+
 
 def computed(
     rng: np.random.Generator,
@@ -259,9 +263,14 @@ def computed(
 
 
 def _exact_weights(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance."""
-    lowest, above = (-1, 2) if dtype in HALVES else (1, 5)
-    return np.asarray(rng.integers(lowest, above, shape), "float64")
+    """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance.
+
+    Of a type of 16 bits only some of many are not 0.
+    """
+    if dtype not in HALVES:
+        return np.asarray(rng.integers(1, 5, shape), "float64")
+    few = rng.random(shape) < _SUMMED / max(1, math.prod(shape))
+    return np.asarray(rng.integers(-1, 2, shape) * few, "float64")
 
 
 def compared(

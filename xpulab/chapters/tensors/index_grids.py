@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared import operator_tester
+from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of
 from xpulab.chapters.shared.operator_tester import (
     ELEMENTS,
@@ -310,10 +310,16 @@ AXES: dict[str, Any] = {
 
 def reading() -> Grid:
     """The grid of reading by index."""
-    return Grid(AXES, RULES, EMPTY, each="index")
+    further: Rules = {
+        **interesting.FEW_AXES,
+        **interesting.NO_SLOPE_OF_REPEATED,
+        "without stride kernels there is no as_strided": lambda layout, strides: layout in interesting.REPEATED and not strides,
+    }
+    return Grid(AXES, RULES, EMPTY, each="index").with_further(interesting.OF_SHAPES, further)
 
 
 def writing(device: str) -> Grid:
     """The grid of assigning by index on this device: cpu, gpu, xpu or sim."""
     rules = {**RULES, **RULES_OF_WRITING, **CRASHES, **(CRASHES_ON_SIM if device == "sim" else {})}
-    return Grid({**AXES, "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")
+    grid = Grid({**AXES, "value": VALUES, "gradient": GRADIENTS}, rules, EMPTY, each="index")
+    return grid.with_further(interesting.OF_SHAPES, {**interesting.FEW_AXES, **interesting.NOT_REPEATED})

@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import (
     ELEMENTS,
@@ -195,7 +196,12 @@ def moves() -> Grid:
     """The grid of operators without an index, on the device in use."""
     axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     axes["elements"] = ELEMENTS
-    return Grid(axes, RULES, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.RULES,
+        **interesting.NO_SLOPE_OF_REPEATED,
+        "tile takes at most seven axes, one of them new": lambda operator, shape: operator == "tile" and len(shape) > 6,
+    }
+    return Grid(axes, RULES, EMPTY, each="operator").with_further(interesting.OF_SHAPES, further)
 
 
 def selections() -> Grid:
@@ -214,7 +220,20 @@ def selections() -> Grid:
         ),
     }
     more = {"positions": POSITIONS, "index": ("int64", "int32"), "index_layout": INDEX_LAYOUTS, "elements": ELEMENTS}
-    return Grid({**axes, **more}, rules, each="operator")
+    further: Rules = {
+        **interesting.FEW_AXES,
+        **interesting.NO_SLOPE_OF_REPEATED,
+        "many positions are of short rows, and of types that hold sums of so many": interesting.are_too_many,
+        "one_hot of many positions is short": lambda operator, shape: operator == "one_hot" and shape[0] > 1025,
+        "Paddle 3.3.1 writes the gradient of index_select at a negative position beside its memory; others take none": (
+            lambda operator, positions: (
+                positions is interesting.POSITIONS["from the end"]
+                and SELECTIONS[operator].kernel in ("index_select", "embedding", "where", "masked_select")
+            )
+        ),
+    }
+    grid = Grid({**axes, **more}, rules, each="operator")
+    return grid.with_further({**interesting.OF_SHAPES, "positions": interesting.POSITIONS}, further)
 
 
 def _measure(case: Case) -> Compared:

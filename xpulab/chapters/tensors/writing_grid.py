@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared import operator_tester
+from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import (
     ELEMENTS,
@@ -157,7 +157,24 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
-    return Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
+    further: Rules = {
+        **interesting.FEW_AXES,
+        **interesting.NOT_REPEATED,
+        "many positions are of short rows, and of types that hold sums of so many": lambda shape, dtype, places: (
+            interesting.are_too_many(shape, dtype, places)
+        ),
+        "values that are set have an order where no place occurs twice": lambda operator, places: (
+            places in interesting.POSITIONS.values()
+            and not WRITES[operator].adds
+            and places not in (interesting.POSITIONS["descending"], interesting.POSITIONS["every one, shuffled"])
+        ),
+        "a mask has no positions": lambda operator, places: (
+            places in interesting.POSITIONS.values() and WRITES[operator].where == "mask"
+        ),
+    }
+    grid = Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
+    positions = {name: of for name, of in interesting.POSITIONS.items() if name not in INDICES}
+    return grid.with_further({**interesting.OF_SHAPES, "places": positions}, further)
 
 
 def _measure(case: Case) -> Compared:
