@@ -244,7 +244,8 @@ def norms(types: Sequence[str]) -> Grid:
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, interesting.RULES)
+    further = {**interesting.RULES, "a row without elements has no mean": lambda shape: not shape[-1]}
+    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, further)
 
 
 def _measure_norm(case: Case) -> Compared:

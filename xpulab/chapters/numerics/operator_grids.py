@@ -220,6 +220,7 @@ def arithmetic(types: Sequence[str]) -> Grid:
     further: Rules = {
         **interesting.RULES,
         **interesting.NO_MASKED_INTEGERS,
+        "Paddle slices one memory of at most six axes": lambda shape, memory: len(shape) > 6 and memory is not _apart,
         "only what compares takes what is not finite": lambda operator, dtype, values: (
             values in interesting.NOT_FINITE.values()
             and (dtype == "bool" or operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">="))
