@@ -136,7 +136,7 @@ def _smallest(asked: Search, case: dict[str, Any], what: str) -> dict[str, Any]:
             for path in (Path(smallest["program"]), Path(smallest["program"]).with_suffix(".npz")):
                 path.unlink(missing_ok=True)
             smallest = smaller
-    return smallest or {**case, "what": N_("{what}; alone the case does no harm, after others it did", what=what)}
+    return smallest or {**case, "what": N_("{what}; not when the case is computed alone", what=what)}
 
 
 def _kept(path: Path) -> list[dict[str, Any]]:
