@@ -6,9 +6,10 @@ from itertools import combinations, product
 
 import pytest
 
-from xpulab.checks import check
+from xpulab.checks import check, grid_table
 from xpulab.checks import grid as grids
 from xpulab.checks.grid import STRENGTH, Grid
+from xpulab.harness.report.result import digest_of_check
 from xpulab.records import known_issues
 
 AXES = {
@@ -180,3 +181,74 @@ def test_a_known_defect_is_fixed_when_the_case_that_showed_it_passes_whatever_ot
     assert (some.outcome, some.measured) == ("known", "10 of 12 cases")
     none = record(grids.one_by_one(expected), issue(sign=["minus"]))
     assert none.outcome == "fixed" and sum(row.outcome == "fixed" for row in none.rows) == 1
+
+
+# -------------------------------------------------------------------------------------------------------- further values
+
+WIDE = Grid({"x": (1, 2, 3), "sign": {"plus": 1, "minus": -1}, "twice": (False, True)}).with_further(
+    {"sign": {"ten": 10, "zero": 0}, "more": {str(more): more for more in range(40)}},
+    {"3 has no zero": lambda x, sign: x == 3 and sign == 0, "2 has no 39": lambda x, more: x == 2 and more == 39},
+)
+
+
+def wide_check(monkeypatch, run, level, *issues, seconds=None):
+    """The record of the check at this level, where quick has so many seconds."""
+    monkeypatch.setattr(known_issues, "_listed", lambda: issues)
+    if seconds is not None:
+        monkeypatch.setitem(grid_table.SECONDS, "quick", seconds)
+    kept = []
+    monkeypatch.setattr(check, "show", kept.append)
+    check.grid("x.values", WIDE, run, add_row, level=level, seed=0, means="values")
+    return kept[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_further_value_is_once_with_each_operator_and_no_case_breaks_a_rule(seed):
+    cases = list(WIDE.further_cases(seed))
+    assert {(case.x, case.more) for case in cases} == {(x, more) for x in (1, 2, 3) for more in range(40)} - {(2, 39)}
+    assert {(case.x, case.sign) for case in cases} >= {(x, sign) for x in (1, 2, 3) for sign in (10, 0)} - {(3, 0)}
+    assert len(cases) == 119 <= WIDE.most_further()
+    assert {case.x for case in cases[:3]} == {1, 2, 3}
+    assert [case.name for case in cases] == [case.name for case in WIDE.further_cases(seed)]
+    assert [case.name for case in cases] != [case.name for case in WIDE.further_cases(seed + 1)]
+
+
+def test_two_runs_that_computed_other_numbers_of_further_cases_measured_the_same(monkeypatch):
+    runs = [wide_check(monkeypatch, grids.one_by_one(expected), "quick", seconds=seconds) for seconds in (1e-9, 60.0)]
+    assert [found.outcome for found in runs] == ["passed", "passed"]
+    assert runs[0].expected != runs[1].expected and "119 of 120 further cases" in runs[1].expected
+    assert runs[0].measured == runs[1].measured
+    assert digest_of_check(runs[0]) == digest_of_check(runs[1])
+    assert runs[0].rows == runs[1].rows
+
+
+def test_smoke_computes_no_further_case(monkeypatch):
+    found = wide_check(monkeypatch, grids.one_by_one(expected), "smoke")
+    assert "further" not in found.expected and found.rows[-1].case != grid_table.FURTHER
+
+
+def test_a_further_case_that_is_wrong_is_red_and_its_code_makes_it_again(monkeypatch):
+    found = wide_check(monkeypatch, wrong_where(lambda case: case.sign == 10 and case.x == 2), "standard")
+    red = [row for row in found.rows if row.outcome == "failed"]
+    assert found.outcome == "failed" and red
+    assert "to repeat it: grid.case(x='2', sign='ten', seed=0)" in red[0].reason
+    assert WIDE.case(x="2", sign="ten").by_axis == {"x": 2, "sign": 10, "twice": False, "more": 0}
+
+
+def test_a_listed_defect_explains_a_further_value_as_one_that_is_listed(monkeypatch):
+    wrong = wrong_where(lambda case: case.sign != 1 and case.twice)
+    found = wide_check(monkeypatch, wrong, "standard", issue(sign=["minus"], twice=["True"]))
+    assert found.outcome == "known"
+    of_ten = wide_check(monkeypatch, wrong_where(lambda case: case.sign == 0 and case.twice), "standard", issue(sign=["ten"]))
+    assert of_ten.outcome == "failed"
+
+
+def test_another_defect_of_a_listed_further_value_stays_red(monkeypatch):
+    def measure(case):
+        return 7_000 if case.sign == 10 and case.twice else expected(case)
+
+    minus = known_issues.KnownIssue(
+        "an-id", "x.values", {}, ("cpu",), "s", "r", "w", when={"twice": ["True"]}, shows="'no such text'"
+    )
+    found = wide_check(monkeypatch, grids.one_by_one(measure), "standard", minus)
+    assert any(row.outcome == "failed" and "is another defect" in row.reason for row in found.rows)

@@ -303,7 +303,8 @@ class Grid:
 
     def _excluded(self, labels: Mapping[str, str]) -> str:
         """The reason why these labels, of all axes or of some, cannot go together, or ""."""
-        return next((reason for reason, read in self._reads.items() if labels.keys() >= {*read} and self._holds(reason, labels)), "")
+        held = (reason for reason, read in self._reads.items() if labels.keys() >= {*read} and self._holds(reason, labels))
+        return next(held, "")
 
     def _holds(self, reason: str, labels: Mapping[str, str]) -> bool:
         return bool(self.rules[reason](**{axis: self.axes[axis][labels[axis]] for axis in self._reads[reason]}))

@@ -21,7 +21,7 @@ REDUCED = 3
 """So many red cases are reduced; each computes some cases again, and more of them rarely say more."""
 
 SECONDS = {"smoke": 0.0, "quick": 0.7, "standard": math.inf}
-"""By level how long further cases of a grid are computed."""
+"""By level how many seconds of the processor the further cases of a grid may take."""
 
 _AT_ONCE = 16
 """Further cases between two looks at the clock; their arrays are kept at the same time."""
@@ -69,11 +69,14 @@ class GridTable(Table):
 
     def fill_further(self, level: str, seed: int) -> None:
         """Compute the grid's further cases as long as the level allows, and reduce those that are red."""
-        own, end = len(self._rows), time.monotonic() + SECONDS[level]
-        cases = self._grid.further_cases(seed)
-        while time.monotonic() < end and (some := list(islice(cases, _AT_ONCE))):
+        own, end = len(self._rows), time.process_time() + SECONDS[level]
+        every = self._grid.further_cases(seed) if SECONDS[level] else ()
+        cases = (case for case in every if case.name not in self._cases)
+        while some := list(islice(cases, _AT_ONCE)):
             for case, value in zip(some, self._run(some), strict=True):
                 self._compute(case, value)
+            if time.process_time() > end:
+                break
         self._reduce_red(own)
         self._rows, self._further = self._rows[:own], self._rows[own:]
 
@@ -93,16 +96,16 @@ class GridTable(Table):
         A known defect is fixed, or refuted, when the case that showed it passes; others with its values may pass anyway.
         How many further cases were computed depends on the machine: it is in `expected`, and no two runs are compared by it.
         """
-        is_red = [row.outcome in RED and row.case not in self._issues for row in self._further]
-        self._rows += [row for row, red in zip(self._further, is_red, strict=True) if red]
         for number, row in enumerate(self._rows):
             if row.outcome == "failed" or row.case in self._showing:
                 self._rows[number] = as_listed(row, self._showing.get(row.case) or self._issues.get(row.case))
+        listed = [as_listed(row, self._issues.get(row.case)) for row in self._further if row.outcome in RED]
+        self._rows += [row for row in listed if row.outcome in RED]
         counted, (_, control) = [row.outcome for row in self._rows if row.outcome != "skipped"], self._counted()
         usual = ("passed", "known", "predicted")
         notable = [row for row in self._rows if row.outcome not in usual or row.case in self._showing]
         self._rows = [*self._passed(), *(row for row in notable if row.outcome != "passed")]
-        if any(row.outcome == "passed" for row in self._further):
+        if any(row.outcome == "passed" for row in self._further):  # of its number no digest is made
             self._rows.append(Row(FURTHER, "passed", "every one", "as the formula says", "rejected"))
         record = super().record(means, seconds)
         if record.outcome == "skipped":

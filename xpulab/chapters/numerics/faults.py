@@ -42,6 +42,13 @@ def layer_norm_with_another_epsilon(norm, x, shape, epsilon=1e-05, **named):
     return norm(x, shape, epsilon=1e-3, **named)
 
 
+@fault("numerics.softmax", wraps="paddle.nn.functional:softmax")
+def softmax_reads_backwards_views_forwards(softmax, x, *given, **named):
+    """Softmax takes the rows of a view that goes backwards in the order of the memory."""
+    result = softmax(x, *given, **named)
+    return result.flip(0) if any(step < 0 for step in x.strides) else result
+
+
 @fault("numerics.random", wraps="paddle:Tensor.bernoulli_")
 def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
     """bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""

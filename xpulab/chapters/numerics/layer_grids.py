@@ -244,8 +244,9 @@ def norms(types: Sequence[str]) -> Grid:
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    further = {**interesting.RULES, "a row without elements has no mean": lambda shape: not shape[-1]}
-    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, further)
+    return Grid(axes, rules, EMPTY, each="norm").with_further(
+        interesting.OF_NUMBERS, {**interesting.RULES, "a row has elements": lambda shape: not shape[-1]}
+    )
 
 
 def _measure_norm(case: Case) -> Compared:
@@ -286,6 +287,9 @@ RUN_NORMS = one_by_one(_measure_norm), add_row_of(lambda case: [(NORMS[case.norm
 
 # ---------------------------------------------------------------------------------------------------------- cross entropy
 
+FORMS = ("of labels", "of weighted classes", "of smoothed labels", "of soft labels", "along the first axis")
+"""What cross entropy is of; the further arguments it has then. A weight of a class is at least 1/2; smoothed are 10 %."""
+
 IGNORED = {"-100": -100, "0": 0, "the padding": 1, "the last class": -1, "below all": -7}
 """By name the value of ignore_index; -1 stands for the last class, and for itself where that is the padding."""
 
@@ -305,11 +309,19 @@ def losses(types: Sequence[str]) -> Grid:
         "ignored": IGNORED,
         "share": {"none": 0.0, "some": 0.3, "all": 1.0},
         "reduction": ("mean", "sum", "none"),
+        "form": FORMS,
     }
     rules: Rules = {
         "one row cannot be transposed": lambda rows, layout: not rows and layout.view is LAYOUTS["transposed"].view,
         "the mean of no row is no number": lambda rows, reduction: 0 in rows and reduction == "mean",
         "many rows have few classes": lambda rows, classes: len(rows) == 2 and classes > 129,
+        "Paddle 3.3.1 refuses an ignored label beside smoothed ones, and soft labels have none": lambda form, share, ignored: (
+            form in FORMS[2:4] and (share > 0 or ignored != -100)
+        ),
+        "labels of another type or shape are no soft ones, and stand beside the last axis": lambda form, target: (
+            form not in FORMS[:2] and target != "int64"
+        ),
+        "the first axis is another one than the last": lambda form, rows: form == FORMS[4] and len(rows) != 1,
         "an ignored class is one of several": lambda classes, ignored: classes < 3 and ignored not in (-100, -7),
     }
     return Grid(axes, rules, {"rows": ["(0,)"]}).with_further(
@@ -329,7 +341,19 @@ def _measure_loss(case: Case) -> Compared:
     numbers = np.where(is_ignored, ignored, numbers)
     shape = (*case.rows, 1) if case.target == "with an axis" else case.rows
     labels = paddle.to_tensor(numbers.reshape(shape).astype("int32" if case.target == "int32" else "int64"))
-    divisor = ((~is_ignored).sum() or 1.0) if case.reduction == "mean" else 1.0
+    more: dict[str, Any] = {}
+    if case.form == FORMS[1]:
+        weights = paddle.to_tensor(rng.uniform(0.5, 2, classes)).astype(case.dtype)
+        more["weight"], target = weights, target * weights.astype("float64").numpy()
+    elif case.form == FORMS[2]:
+        more["label_smoothing"], target, shape = 0.1, 0.9 * target + 0.1 / classes, (*case.rows, 1)
+    elif case.form == FORMS[3]:
+        labels = paddle.to_tensor(softmax(rng.standard_normal(target.shape))).astype(case.dtype)
+        more["soft_label"], target, shape = True, labels.astype("float64").numpy(), (*case.rows, 1)
+    elif case.form == FORMS[4]:
+        more["axis"] = 0
+    counted = target.sum() if case.form == FORMS[1] else (~is_ignored).sum()
+    divisor = (counted or 1.0) if case.reduction == "mean" else 1.0
     longer = long_sum(max(1, is_ignored.size))
 
     def value(x: np.ndarray) -> Right:
@@ -344,11 +368,13 @@ def _measure_loss(case: Case) -> Compared:
         top, chances = x.max(axis=-1, keepdims=True), softmax(x)
         uncertain = 8 + 4 * (top - x) + np.abs(top) + np.abs(x)
         each = np.expand_dims((weight.reshape(case.rows) if case.reduction == "none" else weight) / divisor * ~is_ignored, -1)
+        chances = chances * target.sum(axis=-1, keepdims=True)
         around = (chances * uncertain + target) * np.abs(each) * long_sum(classes) * longer
         return [((chances - target) * each, around)]
 
     def call(x: Any) -> Any:
-        return F.cross_entropy(x, labels, ignore_index=ignored, reduction=case.reduction)
+        x = x.t() if case.form == FORMS[4] else x
+        return F.cross_entropy(x, labels, ignore_index=ignored, reduction=case.reduction, **more)
 
     return computed(rng, case.dtype, call, [logits], value, slopes, composed=True)  # labels and reduction: operators
 
@@ -369,11 +395,14 @@ class Attention:
     """A way to call attention.
 
     call: of query, key, value and the mask. mask: "", "numbers" or "bool". is_causal: whether a query sees no later key.
+    scale: of the scores, None for the usual one. is_grouped: whether fewer heads of keys are not repeated before.
     """
 
     call: Callable[..., Any]
     mask: str = ""
     is_causal: bool = False
+    scale: float | None = None
+    is_grouped: bool = False
 
 
 WAYS = {
@@ -383,6 +412,12 @@ WAYS = {
     "every key": Attention(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v)),
     "flash, causal": Attention(
         lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v, causal=True)[0], is_causal=True
+    ),
+    "scaled, heads in groups": Attention(
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, scale=0.3, enable_gqa=True),
+        "numbers",
+        scale=0.3,
+        is_grouped=True,
     ),
     "flash, every key": Attention(lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v)[0]),
 }
@@ -441,11 +476,11 @@ def _measure_attention(kept: Kept, case: Case) -> Compared:
         mask = paddle.to_tensor(allowed)
     elif way.mask:
         mask = paddle.to_tensor(barred).astype(case.dtype)
-    share, scale = heads // key_heads, case.size**-0.5
+    share, scale = heads // key_heads, way.scale or case.size**-0.5
     left = _LEFT + LEAST.get(case.dtype, 0.0) * 2.0 ** BITS[case.dtype]  # times the last bit: the least chance
 
     def call(query: Any, key: Any, value: Any) -> Any:
-        if share > 1:  # as PaddleNLP does
+        if share > 1 and not way.is_grouped:  # as PaddleNLP does
             key, value = (paddle.repeat_interleave(each, share, axis=2) for each in (key, value))
         return way.call(query, key, value, mask)
 

@@ -17,17 +17,7 @@ import paddle
 
 from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    EMPTY,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    computed,
-    integers,
-    moved,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, moved
 from xpulab.checks.compared import Compared, numbers
 from xpulab.checks.grid import Case, Grid, one_by_one
 
@@ -119,8 +109,7 @@ def orders(types: Sequence[str]) -> Grid:
 def _measure(case: Case) -> Compared:
     """Order on the device in use: values with their gradient, or what is at the positions and how often one repeats."""
     order, rng = ORDERS[case.operator], case.rng()
-    drawn = case.values(rng, case.shape)
-    tensor = case.layout.tensor(integers(drawn, case.dtype) if case.dtype in INTEGERS else drawn, case.dtype)
+    tensor = case.layout.tensor(case.values(rng, case.shape), case.dtype)
     x = np.atleast_1d(tensor.astype("float64").numpy())
     if order.gives == "one position":
         find = np.argmax if case.operator == "argmax" else np.argmin

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.operator_tester import FLOATS, Layout, Rules, Shape
+from xpulab.chapters.shared.operator_tester import FLOATS, Layout, Rules, Shape, drawn
 from xpulab.chapters.shared.operator_tester import LAYOUTS as OWN_LAYOUTS
 from xpulab.reference.bounds import HALVES
 
@@ -145,11 +145,19 @@ def _signed_zeros(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     return np.where(rng.random(shape) < 0.75, rng.choice([0.0, -0.0], shape), rng.standard_normal(shape))
 
 
+def _masked(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Numbers of which half are -inf; of several rows all of the first one, and none of the last."""
+    values = np.where(rng.random(shape) < 0.5, -np.inf, rng.standard_normal(shape))
+    if len(shape) > 1 and shape[0] > 1:
+        values[0], values[-1] = -np.inf, rng.standard_normal(shape[1:])
+    return values
+
+
 NOT_FINITE: dict[str, Values] = {
     "the ends of the type": lambda rng, shape: rng.choice([np.inf, -np.inf, 1.0, 2.0, 3.0], shape),
     "the least of the type": lambda rng, shape: np.full(shape, -np.inf),
     "the largest of the type": lambda rng, shape: np.full(shape, np.inf),
-    "masked": lambda rng, shape: np.where(rng.random(shape) < 0.5, -np.inf, rng.standard_normal(shape)),
+    "masked": _masked,
 }
 """By name values of operators for which infinities mean something; of an integer type the least and the largest."""
 
@@ -177,14 +185,27 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 }
 """By name positions of an axis of this size."""
 
+
+def _particular(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+    of_floats = [np.nan, -0.0, 65504.0, 2.0**-16, 2.0**-130, -(2.0**-24)] if dtype in FLOATS else []
+    return drawn(rng, shape, dtype) if dtype == "bool" else rng.choice([np.inf, -np.inf, 0.0, -1.0, 1.0, *of_floats], shape)
+
+
+ELEMENTS = {"digits": drawn, "particular": _particular}
+"""By name elements that are moved as they are: with many digits; zeros of both signs, the ends of the type, denormals, NaN."""
+
+INDEX_LAYOUTS: dict[str, Callable[[np.ndarray], paddle.Tensor]] = {
+    "side by side": paddle.to_tensor,
+    "every other": lambda array: paddle.to_tensor(np.repeat(array, 2, -1))[..., ::2] if array.ndim else paddle.to_tensor(array),
+    "backwards": lambda array: paddle.to_tensor(array[..., ::-1].copy())[..., ::-1] if array.ndim else paddle.to_tensor(array),
+}
+"""By name how the elements of an index or a mask lie in a memory."""
+
 WITH_ZEROS = (VALUES["zeros of both signs"], VALUES["sparse"])
 
-Further = Mapping[str, Mapping[str, Any]]
-"""By axis the further values of a grid."""
-
-OF_SHAPES: Further = {"shape": SHAPES, "layout": LAYOUTS}
-OF_NUMBERS: Further = {**OF_SHAPES, "values": VALUES}
-OF_ENDS: Further = {**OF_SHAPES, "values": {**VALUES, **NOT_FINITE}}
+OF_SHAPES: Mapping[str, Any] = {"shape": SHAPES, "layout": LAYOUTS}
+OF_NUMBERS = {**OF_SHAPES, "values": VALUES}
+OF_ENDS = {**OF_SHAPES, "values": {**VALUES, **NOT_FINITE}}
 
 PADDINGS = {"every key": lambda keys: np.zeros(keys, bool)}
 """As those of attention, of a row of the batch that is padding and nothing else."""

@@ -64,7 +64,8 @@ class Layout:
     is_contiguous: bool = False
 
     def memory(self, array: np.ndarray, dtype: Any) -> paddle.Tensor:
-        """The memory of a tensor of this type with these elements, on the device in use."""
+        """The memory of a tensor of this type with these elements, on the device in use; infinite integers: see integers()."""
+        array = integers(array, dtype) if dtype in INTEGERS else array
         whole = np.full(self.whole(array.shape), _BESIDE, array.dtype)
         self.view(whole)[...] = array
         return paddle.to_tensor(whole).astype(dtype)
@@ -175,41 +176,10 @@ def drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     return np.asarray(rng.integers(0 if dtype == "bool" else -limit, limit + 1, shape), "float64")
 
 
-def particular(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
-    """Elements that are only moved right as they are: zeros of both signs, the ends of the type, denormals, NaN."""
-    if dtype == "bool":
-        return drawn(rng, shape, dtype)
-    ends = [np.inf, -np.inf, 0.0, -1.0, 1.0]
-    if dtype in INTEGERS:
-        return integers(rng.choice(ends, shape), dtype)
-    return np.asarray(rng.choice([*ends, -0.0, np.nan, 65504.0, 2.0**-16, 2.0**-130, -(2.0**-24)], shape))
-
-
-ELEMENTS = {"digits": drawn, "particular": particular}
-"""By name elements of a shape and a type."""
-
-
-def integers(numbers_of: np.ndarray, dtype: str) -> np.ndarray:
+def integers(values: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers without their fractions, as int64; infinite ones are the least and the largest of the type."""
-    ends = np.iinfo(dtype)
-    whole = np.where(np.isinf(numbers_of), 0, np.trunc(numbers_of)).astype("int64")
-    return np.where(np.isinf(numbers_of), np.where(numbers_of > 0, ends.max, ends.min), whole)
-
-
-def _every_other(array: np.ndarray) -> paddle.Tensor:
-    return paddle.to_tensor(np.repeat(array, 2, axis=-1))[..., ::2]
-
-
-def _backwards(array: np.ndarray) -> paddle.Tensor:
-    return paddle.to_tensor(np.flip(array, axis=-1).copy())[..., ::-1]
-
-
-INDEX_LAYOUTS: dict[str, Callable[[np.ndarray], paddle.Tensor]] = {
-    "side by side": paddle.to_tensor,
-    "every other": _every_other,
-    "backwards": _backwards,
-}
-"""By name how the elements of an index or a mask lie in a memory; arrays of at least one axis."""
+    is_end, ends = np.isinf(values), np.iinfo(dtype)
+    return np.where(is_end, np.where(values > 0, ends.max, ends.min), np.where(is_end, 0, values).astype("int64"))
 
 
 def number_of(element: np.ndarray, dtype: str) -> float:

@@ -128,6 +128,14 @@ def gather_gradient_in_other_rows(right, x, index, axis=0):
     return right.detach() + (right - right.detach()).flip(0)
 
 
+@fault("indexing.selections", wraps="paddle:index_select")
+def index_select_reads_positions_side_by_side(select, x, index, *given, **named):
+    """Index_select takes positions that lie apart in their memory as if they lay side by side."""
+    if not index.is_contiguous() and index.strides[0] > 1:
+        index = paddle.repeat_interleave(index, index.strides[0])[: index.shape[0]]
+    return select(x, index, *given, **named)
+
+
 @fault("indexing.writes", wraps="paddle:scatter")
 def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
     """Scatter of int64 goes through float32, which has 24 bits."""

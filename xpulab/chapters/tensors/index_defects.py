@@ -126,6 +126,11 @@ SAFE = {
         lambda: _tensor()[_to(0, 0)].unsqueeze(0),
         lambda: ARRAY[None, [0, 0]],
     ),
+    "gradient, of an element that as_strided shows twice": Proof(
+        _slope(lambda x: paddle.as_strided(x, [4, 6], [0, 1]), ARRAY),
+        _slope(lambda x: x[:1].expand([4, 6]), ARRAY),
+        lambda: np.concatenate([WEIGHTS.sum(axis=0, keepdims=True), 0 * WEIGHTS[1:]]),
+    ),
     "without stride kernels, rows by a tensor, and a slice": Proof(
         _assign(lambda x: x, lambda: (_to(0, 2), slice(1, 3))),
         _assign(lambda x: x, lambda: (_to(0, 0, 2, 2), _to(1, 2, 1, 2))),
@@ -155,6 +160,11 @@ UNSAFE = {
         _slope(lambda v: paddle.put_along_axis(_tensor(), paddle.to_tensor(_POSITIONS), v, 1), ARRAY[:, :1]),
         _slope(lambda v: paddle.put_along_axis(_tensor(), paddle.to_tensor(_POSITIONS % 6), v, 1), ARRAY[:, :1]),
         lambda: np.take_along_axis(WEIGHTS, _POSITIONS % 6, 1),
+    ),
+    "gradient, index_select at a negative position": Proof(
+        _slope(lambda x: paddle.index_select(x, _to(-1, -2)), ARRAY),
+        _slope(lambda x: paddle.index_select(x, _to(3, 2)), ARRAY),
+        lambda: np.concatenate([0 * WEIGHTS[:2], WEIGHTS[1::-1]]),
     ),
     "gradient, rows set in bfloat16": Proof(
         _slope(_set_rows, ARRAY[:2], "bfloat16"),

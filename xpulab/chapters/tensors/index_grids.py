@@ -17,18 +17,7 @@ import paddle
 
 from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of
-from xpulab.chapters.shared.operator_tester import (
-    ELEMENTS,
-    EMPTY,
-    FLOATS,
-    INDEX_LAYOUTS,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    Shape,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 
@@ -156,8 +145,8 @@ POSITIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "int64": lambda array: paddle.to_tensor(array),
     "int32": lambda array: paddle.to_tensor(array.astype("int32")),
     "list": lambda array: array.tolist(),
-    "every other": lambda array: INDEX_LAYOUTS["every other"](array) if array.ndim else paddle.to_tensor(array),
-    "backwards": lambda array: INDEX_LAYOUTS["backwards"](array) if array.ndim else paddle.to_tensor(array),
+    "every other": interesting.INDEX_LAYOUTS["every other"],
+    "backwards": interesting.INDEX_LAYOUTS["backwards"],
 }
 """By name what stands for an array in Paddle's index; a mask is one of bool in any case, and "true" Python's in a list."""
 
@@ -204,7 +193,7 @@ def _write(case: Case) -> Compared:
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
     value, slopes = operator_tester.written(elements, select(places), shown)
     number = operator_tester.number_of(elements, case.dtype) if "number" in case.value else None
-    assigned = [] if number is not None else [paddle.to_tensor(elements).astype(case.dtype)]
+    assigned = [] if number is not None else [LAYOUTS["contiguous"].tensor(elements, case.dtype)]
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
         start = x.clone()
@@ -302,7 +291,7 @@ AXES: dict[str, Any] = {
     "shape": SHAPES,
     "layout": LAYOUTS,
     "positions": tuple(POSITIONS),
-    "elements": ELEMENTS,
+    "elements": interesting.ELEMENTS,
     "strides": {"1": 1, "0": 0},
 }
 """Those of reading and of writing."""

@@ -19,18 +19,7 @@ import paddle.nn.functional as F
 
 from xpulab.chapters.shared import interesting
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    ELEMENTS,
-    EMPTY,
-    FLOATS,
-    INDEX_LAYOUTS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    computed,
-    moved,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, computed, moved
 from xpulab.chapters.tensors.index_grids import TYPES
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
@@ -125,7 +114,9 @@ SELECTIONS = {
         "take_along_axis",
     ),
     "masked_select": Move(
-        lambda x, axis, index: paddle.masked_select(x, INDEX_LAYOUTS["every other"](_is_chosen(x.shape, axis, index.numpy()))),
+        lambda x, axis, index: paddle.masked_select(
+            x, interesting.INDEX_LAYOUTS["every other"](_is_chosen(x.shape, axis, index.numpy()))
+        ),
         lambda x, axis, index: x[_is_chosen(x.shape, axis, index)],
         "masked_select",
     ),
@@ -196,7 +187,7 @@ def _is_lacked(kernel: str, dtype: str) -> bool:
 def moves() -> Grid:
     """The grid of operators without an index, on the device in use."""
     axes: dict[str, Any] = {"operator": (*MOVES, *COPIES), "dtype": TYPES, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
-    axes["elements"] = ELEMENTS
+    axes["elements"] = interesting.ELEMENTS
     further: Rules = {
         **interesting.RULES,
         **interesting.NO_SLOPE_OF_REPEATED,
@@ -220,7 +211,12 @@ def selections() -> Grid:
             SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
         ),
     }
-    more = {"positions": POSITIONS, "index": ("int64", "int32"), "index_layout": INDEX_LAYOUTS, "elements": ELEMENTS}
+    more = {
+        "positions": POSITIONS,
+        "index": ("int64", "int32"),
+        "index_layout": interesting.INDEX_LAYOUTS,
+        "elements": interesting.ELEMENTS,
+    }
     further: Rules = {
         **interesting.FEW_AXES,
         **interesting.NO_SLOPE_OF_REPEATED,

@@ -19,18 +19,7 @@ import paddle
 
 from xpulab.chapters.shared import interesting, operator_tester
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
-from xpulab.chapters.shared.operator_tester import (
-    ELEMENTS,
-    EMPTY,
-    FLOATS,
-    INDEX_LAYOUTS,
-    INTEGERS,
-    LAYOUTS,
-    OF_LAYOUTS,
-    SHAPES,
-    Rules,
-    Shape,
-)
+from xpulab.chapters.shared.operator_tester import EMPTY, FLOATS, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES, Rules, Shape
 from xpulab.chapters.tensors.index_grids import GRADIENTS, on_sim
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
 from xpulab.checks.compared import Compared
@@ -152,9 +141,7 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "shape": SHAPES,
         "axis": AXES,
         "places": PLACES,
-        "index_layout": INDEX_LAYOUTS,
         "value": (*_BROADCAST, "number"),
-        "elements": ELEMENTS,
         "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
@@ -176,7 +163,8 @@ def writes(device: str, types: Sequence[str]) -> Grid:
     }
     grid = Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
     positions = {name: of for name, of in interesting.POSITIONS.items() if name not in INDICES}
-    return grid.with_further({**interesting.OF_SHAPES, "places": positions}, further)
+    more = {"index_layout": interesting.INDEX_LAYOUTS, "elements": interesting.ELEMENTS}
+    return grid.with_further({**interesting.OF_SHAPES, **more, "places": positions}, further)
 
 
 def _measure(case: Case) -> Compared:
@@ -196,8 +184,8 @@ def _measure(case: Case) -> Compared:
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
     value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
     number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
-    given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
-    index = case.index_layout(at) if at.ndim else paddle.to_tensor(at)
+    given = [] if case.value == "number" else [LAYOUTS["contiguous"].tensor(elements, case.dtype)]
+    index = getattr(case, "index_layout", paddle.to_tensor)(at)
     function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
@@ -213,7 +201,7 @@ def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
     """What is set has all digits; what is added, and a number, are small."""
     if WRITES[case.operator].adds or case.value == "number":
         return np.asarray(rng.integers(0, 2, shape) if case.dtype == "bool" else rng.choice([-2, -1, 1, 2], shape), "float64")
-    return np.asarray(case.elements(rng, shape, case.dtype))
+    return np.asarray(getattr(case, "elements", operator_tester.drawn)(rng, shape, case.dtype))
 
 
 def _chosen(rng: np.random.Generator, case: Case, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
