@@ -125,7 +125,7 @@ class TestTheLoop:
         dies = self.says({"trying": CASE}, then="os.kill(os.getpid(), 11)")
         asked, _ = search(dies, self.says({"right": CASE}, then="pass"), dies, self.says({"outcome": "passed"}), seconds=4)
         (found,) = asked.found
-        assert found["what"] == "its process ended with status -11: ; alone the case does no harm, after others it did"
+        assert found["what"] == "its process ended with status -11: ; not when the case is computed alone"
         assert asked.outcomes == {"passed": 1, "found": 2}
 
     def test_a_case_that_does_not_end_is_found(self, search, monkeypatch):

@@ -191,7 +191,9 @@ def moves() -> Grid:
     further: Rules = {
         **interesting.RULES,
         **interesting.NO_SLOPE_OF_REPEATED,
-        "tile takes at most seven axes, one of them new": lambda operator, shape: operator == "tile" and len(shape) > 6,
+        "tile takes at most seven axes, one of them new, pad six": lambda operator, shape: (
+            operator in ("tile", "pad") and len(shape) > 6
+        ),
     }
     return Grid(axes, RULES, EMPTY, each="operator").with_further(interesting.OF_SHAPES, further)
 
