@@ -244,9 +244,13 @@ def norms(types: Sequence[str]) -> Grid:
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    return Grid(axes, rules, EMPTY, each="norm").with_further(
-        interesting.OF_NUMBERS, {**interesting.RULES, "a row has elements": lambda shape: not shape[-1]}
-    )
+    further: Rules = {
+        **interesting.RULES,
+        "a row has elements": lambda shape: not shape[-1],
+        "equal terms of a long sum are rounded alike": lambda shape, layout: layout in interesting.REPEATED
+        and shape[-1] > 1025,
+    }
+    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, further)
 
 
 def _measure_norm(case: Case) -> Compared:
@@ -454,7 +458,7 @@ def attention(types: Sequence[str]) -> Grid:
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 45,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
     }
-    of_numbers = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
+    of_numbers: dict[str, Any] = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
     return Grid(axes, rules).with_further(
         {**of_numbers, "lengths": interesting.LENGTHS, "padding": interesting.PADDINGS}, further
     )

@@ -191,7 +191,7 @@ def moves() -> Grid:
     further: Rules = {
         **interesting.RULES,
         **interesting.NO_SLOPE_OF_REPEATED,
-        "tile takes at most seven axes, one of them new, pad six": lambda operator, shape: (
+        "tile takes at most seven axes, one of them new, and pad six": lambda operator, shape: (
             operator in ("tile", "pad") and len(shape) > 6
         ),
     }
@@ -213,7 +213,7 @@ def selections() -> Grid:
             SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
         ),
     }
-    more = {
+    more: dict[str, Any] = {
         "positions": POSITIONS,
         "index": ("int64", "int32"),
         "index_layout": interesting.INDEX_LAYOUTS,

@@ -163,7 +163,7 @@ def writes(device: str, types: Sequence[str]) -> Grid:
     }
     grid = Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
     positions = {name: of for name, of in interesting.POSITIONS.items() if name not in INDICES}
-    more = {"index_layout": interesting.INDEX_LAYOUTS, "elements": interesting.ELEMENTS}
+    more: dict[str, Any] = {"index_layout": interesting.INDEX_LAYOUTS, "elements": interesting.ELEMENTS}
     return grid.with_further({**interesting.OF_SHAPES, **more, "places": positions}, further)
 
 
