@@ -195,6 +195,7 @@ _SUMMED = 1025
 """So many weights of 1 and -1 have a sum that types of 16 bits hold."""
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # formulas of numbers that are not finite
 def computed(
     rng: np.random.Generator,
     dtype: str,
