@@ -94,18 +94,52 @@ class TestTheLoop:
         text = "".join(loop.MARK + json.dumps(line) + "\n" for line in lines)
         return f"import os, sys; print({text!r}, end='', flush=True); {then}"
 
-    def test_a_case_at_which_the_process_dies_is_found_and_the_search_goes_on(self, search):
-        dies = self.says({"outcome": "passed"}, {"trying": CASE}, then="os.kill(os.getpid(), 11)")
-        asked, said = search(dies, self.says({"outcome": "passed"}), seconds=3)
-        assert asked.outcomes["passed"] == 2
-        assert [each["what"] for each in asked.found] == ["its process ended with status -11: "]
-        assert said[0].startswith("WRONG numerics.functions: function exp, shape (4097,) (seed 3)")
-        assert json.loads((asked.folder / loop.FOUND).read_text())["labels"] == CASE["labels"]
+    def test_a_case_at_which_the_process_dies_is_made_smaller_in_processes_of_its_own_and_the_search_goes_on(
+        self, search, tmp_path
+    ):
+        dies = "os.kill(os.getpid(), 11)"
+        small = {**CASE, "labels": {"shape": "(4097,)"}}
+        alone = [{"trying": case, "program": str(tmp_path / name)} for case, name in ((CASE, "whole.py"), (small, "small.py"))]
+        for name in ("whole.py", "whole.npz", "small.py"):
+            (tmp_path / name).touch()
+        asked, said = search(
+            self.says({"outcome": "passed"}, {"trying": CASE}, then=dies),
+            self.says(alone[0], then=dies),
+            self.says(alone[1], then=dies),
+            self.says({"right": CASE}, then="pass"),
+            self.says({"outcome": "passed"}),
+            seconds=4,
+        )
+        assert asked.outcomes == {"passed": 2, "found": 1}
+        assert said == [
+            f"WRONG numerics.functions: shape (4097,) (seed 3): its process ended with status -11: ; {self.repeat(alone[1])}"
+        ]
+        assert json.loads((asked.folder / loop.FOUND).read_text())["labels"] == small["labels"]
+        assert [path.name for path in tmp_path.glob("*.*")] == ["small.py"]
+
+    @staticmethod
+    def repeat(told: dict) -> str:
+        return f"to repeat it: python {told['program']}"
+
+    def test_a_case_that_does_no_harm_alone_is_found_as_one_of_several(self, search):
+        dies = self.says({"trying": CASE}, then="os.kill(os.getpid(), 11)")
+        asked, _ = search(dies, self.says({"right": CASE}, then="pass"), dies, self.says({"outcome": "passed"}), seconds=4)
+        (found,) = asked.found
+        assert found["what"] == "its process ended with status -11: ; not when the case is computed alone"
+        assert asked.outcomes == {"passed": 1, "found": 2}
 
     def test_a_case_that_does_not_end_is_found(self, search, monkeypatch):
         monkeypatch.setattr(loop, "LIMIT", 3.0)
-        asked, _ = search(self.says({"trying": CASE}), self.says({"outcome": "passed"}), seconds=5)
-        assert [each["what"] for each in asked.found] == ["it took more than 3 s"]
+        hangs = self.says({"trying": CASE})
+        asked, _ = search(hangs, self.says({"right": CASE}, then="pass"), self.says({"outcome": "passed"}), seconds=5)
+        assert [each["what"].partition(";")[0] for each in asked.found] == ["it took more than 3 s"]
+
+    def test_after_a_case_at_which_the_process_dies_the_others_of_an_earlier_search_are_tried(self, search, tmp_path):
+        other = {**CASE, "seed": 4}
+        search(self.says(*({"found": case, "what": "wrong", "program": "p.py"} for case in (CASE, other))), seconds=1)
+        dies = self.says({"left": 1}, {"trying": CASE}, then="os.kill(os.getpid(), 11)")
+        asked, _ = search(dies, f"import sys, json; {self.tells_again()}", seconds=2)
+        assert [each["seed"] for each in asked.found] == [3]
 
     def test_what_an_earlier_search_found_is_tried_first_and_leaves_the_list_when_it_is_right(self, search, tmp_path):
         search(self.says({"found": CASE, "what": "1 of 3 outside", "program": "p.py"}), seconds=1)
@@ -139,6 +173,30 @@ def test_a_time_that_is_none_is_refused(given):
     )
     assert ran.returncode == 2
     assert "as in 10m" in ran.stderr
+
+
+CRASHES = """
+import os, sys, paddle
+exp = paddle._C_ops.exp
+paddle._C_ops.exp = lambda x: os.kill(os.getpid(), 11) if x.shape and x.shape[0] > 4096 else exp(x)
+"""
+"""An operator that ends its process at its 4097th row."""
+
+
+@pytest.mark.integration
+def test_a_case_that_crashes_becomes_a_program_of_paddle_and_numpy_alone(tmp_path, monkeypatch):
+    code = f"{CRASHES}\nfrom xpulab.search import worker; worker.main(sys.argv[1])"
+    monkeypatch.setattr(loop, "python_module", lambda name, job: [sys.executable, "-c", code, job])
+    asked = loop.Search("cpu", "exp", 1, 30.0, tmp_path)
+    loop.search(asked, lambda text: None)
+    found = asked.found[0]
+    assert {*found["labels"]} == {"function", "shape"} and "status -11" in found["what"]
+    text = (tmp_path / found["program"]).read_text()
+    assert "xpulab" not in text and text.rstrip().endswith(".numpy()") and "paddle._C_ops.exp(" in text
+    for injected, status in ((CRASHES, -11), ("import sys", 0)):
+        code = f"{injected}\nimport runpy; runpy.run_path(sys.argv[1])"
+        assert subprocess.run([sys.executable, "-I", "-c", code, found["program"]], timeout=120).returncode == status
+    assert len(list(tmp_path.iterdir())) == 2 * len(asked.found) + 1
 
 
 @pytest.mark.integration

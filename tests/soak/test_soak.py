@@ -6,15 +6,18 @@ import json
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 from rich.console import Console
 
 from tests.conftest import make, save, section
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.fleet.gate import gate
 from xpulab.harness import fork_server
 from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import read_plan
+from xpulab.search.loop import MARK
 from xpulab.soak.loop import Soak, seed_of
 from xpulab.soak.loop import soak as run_rounds
 
@@ -39,11 +42,11 @@ class Ends(Console):
             raise KeyboardInterrupt
 
 
-def soak(folder, value, rounds=4):
+def soak(folder, value, rounds=4, searches=False):
     """A soak of a notebook with one check of a value, an expression of `number`, which counts rounds from 0."""
     cell = f'{COUNTED.replace("COUNTER", repr(str(folder / "counter")))}check.equal("demo.value", {value}, 2, control=9)'
     path = save(make(section("value"), cell), folder / "demo.ipynb")
-    asked = Soak((read_plan(path, "quick"),), RunOptions("cpu", "quick", 1), 1, None, folder / "out")
+    asked = Soak((read_plan(path, "quick"),), RunOptions("cpu", "quick", 1), 1, None, folder / "out", searches)
     with fork_server.started("cpu", cold=True) as begun:
         code = run_rounds(asked, Ends(rounds), begun)
     lines = [json.loads(line) for line in (folder / "out" / "soak.jsonl").read_text().splitlines()]
@@ -76,6 +79,31 @@ def test_the_first_round_that_is_wrong_is_named_and_kept(tmp_path, value, bad, s
     assert (tmp_path / "out/rounds" / f"{bad:04d}" / "index.html").exists()
     answer = gate(tmp_path / "out", 24)
     assert answer.state == "red" and f"demo.value in round {bad} of a soak" in answer.reason and said in answer.reason
+
+
+FOUND = {"check": "numerics.functions", "labels": {"function": "exp"}, "seed": 3}
+
+
+@pytest.mark.parametrize(
+    "lines, red", [([{"outcome": "passed"}], False), ([{"outcome": "passed"}, {"outcome": "found"}], True)]
+)
+def test_what_the_search_between_rounds_finds_is_in_the_record_and_red(tmp_path, monkeypatch, lines, red):
+    more = [{"found": FOUND, "what": "1 of 3 outside", "program": "p.py"}] if red else []
+    text = "".join(f"{MARK}{json.dumps(line)}\n" for line in [*more, *lines])
+    script = f"import time; print({text!r}, end='', flush=True); time.sleep(60)"
+    monkeypatch.setattr("xpulab.search.loop.python_module", lambda name, job: [sys.executable, "-c", script])
+    monkeypatch.setattr("xpulab.soak.loop.LEAST_SECONDS", 3.0)
+    code, rounds, summary = soak(tmp_path, "2", rounds=3, searches=True)
+    assert (code, summary["outcome"]) == ((1, "failed") if red else (130, "passed"))
+    assert summary["searched"] == sum(line["searched"] for line in rounds) == len(lines) * len(rounds)
+    assert "search" in summary["checks"]
+    jsonschema.validate(summary, json.loads(files.data("schema", "soak_result.schema.json").read_text()))
+    if red:
+        (problem, *_) = summary["problems"]
+        assert problem["reason"] == "numerics.functions: function exp (seed 3): 1 of 3 outside; to repeat it: python p.py"
+        answer = gate(tmp_path / "out", 24)
+        assert answer.state == "red" and "search in round 1 of a soak" in answer.reason
+        assert answer.reason.endswith(f"rerun: xpulab search --device cpu --out {tmp_path / 'out' / 'search'}")
 
 
 def test_a_round_that_met_a_full_disk_is_no_problem_and_ends_the_soak_without_a_verdict(tmp_path):

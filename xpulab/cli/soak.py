@@ -27,6 +27,9 @@ def soak(
         list[str] | None, typer.Option("--check", help="Run these checks in place of those of data/soak.yaml; names or globs.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="As for xpulab run.")] = None,
+    searches: Annotated[
+        bool, typer.Option("--search/--no-search", help="Between rounds try random cases of operators.")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
 ) -> None:
     """Repeat training, collectives and checkpoints for hours, and name the first round in which something differs."""
@@ -54,7 +57,7 @@ def soak(
     at_once = jobs or chosen.jobs(used, len(plans))
     chosen.limit_threads(at_once, len(plans))
     with fork_server.started(used) as server:
-        code = run_rounds(Soak(tuple(plans), options, at_once, hours, chosen.folder(out)), Console(), server)
+        code = run_rounds(Soak(tuple(plans), options, at_once, hours, chosen.folder(out), searches), Console(), server)
     if code == 130:
         raise KeyboardInterrupt
     raise typer.Exit(code)

@@ -297,6 +297,8 @@ def _of_soak(file: str, content: bytes) -> _Verdict:
     for each in soak["problems"]:
         what = f"--check {shlex.quote(each['check'])}" if each["check"] else shlex.quote(each["notebook"])
         again = f"xpulab soak {what} --device {extent.device}{f' --cards {extent.cards}' if extent.cards > 1 else ''}"
+        if each["notebook"] == "search":  # tries first what is in its folder
+            again = f"xpulab search --device {extent.device} --out {shlex.quote(str(Path(file).with_name('search')))}"
         where = f"{each['check'] or each['notebook']} in round {each['round']} of a soak (seed {each['seed']})"
         problems.append(f"{where}: {_one_line(each['reason'])}; rerun: {again}")
     state = {"failed": "red", "passed": "green"}.get(soak["outcome"], "unknown")

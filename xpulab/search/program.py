@@ -23,7 +23,7 @@ from xpulab.operators.recorder import replaced_operators
 
 _HEAD = """\
 # {title}
-# The results in units of their bounds: above 1 is wrong. Needs paddle and numpy, and {arrays} beside this file.
+# {shows}. Needs paddle and numpy, and {arrays} beside this file.
 from pathlib import Path
 
 import numpy
@@ -59,7 +59,7 @@ class Program:
     """What was called.
 
     lines: in their order. arrays: by name what the program loads. read: the names of the tensors that were read, in order.
-    compared: what the results must be; None when the case raised.
+    compared: what the results must be; None when the case did not end, or raised.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -69,9 +69,11 @@ class Program:
 
     def source(self, arrays: str, title: str, place: str) -> str:
         """The program in Python. arrays: the file with them, of numpy.savez. title: a comment. place: of paddle.set_device."""
-        head = _HEAD.format(title=title, arrays=arrays, place=place)
+        facts = {"title": title, "arrays": arrays, "place": place}
         if self.compared is None:
-            return head + "\n".join(line.text for line in self.lines) + "\n"
+            texts = [*(line.text for line in self.lines), *(f"{name}.numpy()" for name in dict.fromkeys(self.read))]
+            return _HEAD.format(**facts, shows="It raises, ends the process, or does not end") + "\n".join(texts) + "\n"
+        head = _HEAD.format(**facts, shows="The results in units of their bounds: above 1 is wrong")
         names = list(self.compared.right)
         results = dict(zip(names, self.read[-len(names) :], strict=False))
         wanted, kept = set(results.values()), list[str]()
@@ -90,9 +92,12 @@ class Program:
             self.arrays |= {f"right {name}": np.asarray(right), f"bound {name}": bound}
 
 
-def traced(measure: Callable[[], Any]) -> Program:
-    """The program of what measure() calls; its result, when it is one, is kept with it."""
-    tracer = _Tracer()
+def traced(measure: Callable[[], Any], before: Callable[[Program], None] = lambda program: None) -> Program:
+    """The program of what measure() calls; its result, when it is one, is kept with it.
+
+    before: gets the program so far before each call, and before each tensor is read: the process may end there.
+    """
+    tracer = _Tracer(before)
     with tracer.watching():
         try:
             compared = measure()
@@ -106,8 +111,9 @@ def traced(measure: Callable[[], Any]) -> Program:
 class _Tracer:
     """Notes calls. Each tensor keeps its name for as long as the tracer lives, so that no other gets its id."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[Program], None]) -> None:
         self.program = Program()
+        self._before = before
         self._names: dict[int, str] = {}
         self._alive: list[Any] = []
         self._takes_gradient: set[str] = set()
@@ -137,6 +143,7 @@ class _Tracer:
                 given += [f"{key}={self._text(each, takes)}" for key, each in named.items()]
                 line = Line(f"{label}({', '.join(given)})", tuple(takes[:1]), tuple(takes))
                 self.program.lines.append(line)  # also of one that raises
+                self._before(self.program)
                 result = function(*arguments, **named)
                 if any(isinstance(each, paddle.Tensor) for each in _flat(result)):
                     line.makes = tuple(self._new(each) for each in _flat(result))
@@ -151,6 +158,7 @@ class _Tracer:
         def read(tensor: Any) -> Any:
             if not self._is_inside:
                 self.program.read.append(self._names.get(id(tensor), "") or self._constant(tensor))
+                self._before(self.program)
             return numpy_of(tensor)
 
         return read

@@ -4,7 +4,10 @@
 
 JOB is JSON: device, operators (a pattern), seed, again (cases that are tried first) and folder. What it does is said in lines
 of JSON behind MARK: {"trying": case} before each case, {"found": case, ...} for one that is wrong, {"right": case} for one of
-`again` that is not, {"outcome": ...} after each.
+`again` that is not, {"left": how many of `again` follow}, {"outcome": ...} after each.
+
+With `alone` in JOB this case is computed and nothing else: {"trying": case, "program": path} says where it is written while it
+runs, {"right": case} that the process lives on.
 """
 
 from __future__ import annotations
@@ -21,25 +24,36 @@ import numpy as np
 from xpulab.chapters.shared import half_types, workarounds
 from xpulab.chapters.shared.device import Device, use_device
 from xpulab.checks.grid import Case
+from xpulab.child import end_with_parent
 from xpulab.records.record import RED
 from xpulab.search.cases import Searched, searched
 from xpulab.search.loop import MARK
-from xpulab.search.program import traced
+from xpulab.search.program import Program, traced
 
 
 def main(job: str) -> None:
     """Compute cases until the parent ends this process."""
     asked = json.loads(job)
+    end_with_parent()
     workarounds.silence_import_warnings()
     half_types.in_this_process()
     device = use_device(asked["device"])
-    grids = searched(device.name, asked["operators"])
-    for case_of in asked["again"]:
-        grid, case = _made(grids, case_of)
+    every = searched(device.name, "*")
+    if alone := asked.get("alone"):
+        grid, case = _made(every, alone)
+        if grid:
+            path = _written(device, grid, case, asked["folder"])
+            path.unlink()
+            path.with_suffix(".npz").unlink()
+        _say(right=alone)
+        return
+    for place, case_of in enumerate(asked["again"], start=1):
+        _say(left=len(asked["again"]) - place)
+        grid, case = _made(every, case_of)
         if grid is None or not _tried(device, grid, case, asked["folder"], set()):
             _say(right=case_of)
     known: set[tuple[str, ...]] = set()
-    for grid, case in _drawn(grids, asked["seed"]):
+    for grid, case in _drawn(searched(device.name, asked["operators"]), asked["seed"]):
         _tried(device, grid, case, asked["folder"], known)
 
 
@@ -65,7 +79,7 @@ def _tried(device: Device, grid: Searched, case: Case, folder: str, known: set[t
         if kind not in known:
             known.add(kind)
             what, program = grid.row(smallest).reason, _written(device, grid, smallest, folder)
-            _say(found=_named(grid, smallest), what=what, program=program)
+            _say(found=_named(grid, smallest), what=what, program=str(program))
     _say(outcome="found" if is_red else row.outcome)
     return is_red
 
@@ -75,18 +89,24 @@ def _row(grid: Searched, case: Case) -> Any:
     return grid.row(case)
 
 
-def _written(device: Device, grid: Searched, case: Case, folder: str) -> str:
-    """Write the case as a program, and its arrays; returns the program's path."""
-    program = traced(lambda: grid.run([case])[0])
+def _written(device: Device, grid: Searched, case: Case, folder: str) -> Path:
+    """Write the case as a program, before each of its calls, as the process may end there, and its arrays; returns its path."""
     path = Path(folder, f"found-{zlib.crc32(json.dumps(_named(grid, case)).encode()):08x}.py")
-    np.savez(path.with_suffix(".npz"), **program.arrays)
-    path.write_text(program.source(f"{path.stem}.npz", f"{grid.check}: {case.name}", device.place), encoding="utf-8")
-    return str(path)
+
+    def write(program: Program) -> None:
+        np.savez(path.with_suffix(".npz"), **program.arrays)
+        text = program.source(f"{path.stem}.npz", f"{grid.check}: {case.name}", device.place)
+        path.write_text(text, encoding="utf-8")
+
+    _say(trying=_named(grid, case), program=str(path))
+    write(traced(lambda: grid.run([case])[0], before=write))
+    return path
 
 
 def _named(grid: Searched, case: Case) -> dict[str, Any]:
-    """A case as loop.py keeps it: of the labels those that are not the default."""
-    return {"check": grid.check, "labels": {axis: case.labels[axis] for axis in case.changed}, "seed": case.seed}
+    """A case as loop.py keeps it: of the labels the operator's, and those that are not the default."""
+    axes = [axis for axis in case.labels if axis == grid.grid.each or axis in case.changed]
+    return {"check": grid.check, "labels": {axis: case.labels[axis] for axis in axes}, "seed": case.seed}
 
 
 def _made(grids: list[Searched], named: dict[str, Any]) -> tuple[Searched | None, Any]:

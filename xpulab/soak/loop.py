@@ -3,6 +3,7 @@
     soak.jsonl        a line for each round
     soak.json         what the soak found, written anew after each round
     rounds/0007/      the reports and notebooks of a round, as `xpulab run` writes them
+    search/           what `xpulab search` found between the rounds
 
 Kept are the reports of the first bad round and of the last one, so that the disk does not fill.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -34,9 +36,16 @@ from xpulab.harness.report.result import SCOPE, digest_of_check
 from xpulab.messages import N_, shown
 from xpulab.records.origin import date_of_now, node_name
 from xpulab.records.record import RED
+from xpulab.search.loop import Search, format_found, search
 from xpulab.soak.selection import varies
 
 LINES, SUMMARY = "soak.jsonl", "soak.json"
+
+SEARCH = "search"
+"""What stands for `xpulab search` beside notebooks and checks, and the folder of what it found."""
+
+SHARE, LEAST_SECONDS = 0.25, 10.0
+"""Of a round's time the search after it takes so much, at least so many seconds: its process needs some to start."""
 
 SEEDS = 8
 """How many seeds a soak uses, in turns. With seeds 0 to 7 all sections were green on the CPU."""
@@ -50,7 +59,8 @@ class Soak:
     """What is asked for.
 
     plans: of one round. options: of all rounds; its seed is that of the first one. jobs: notebooks at a time.
-    hours: how long, above 0; None until it is interrupted. folder: a new one for the reports.
+    hours: how long, above 0; None until it is interrupted. folder: a new one for the reports. searches: whether random cases
+    of operators are tried between the rounds.
     """
 
     plans: tuple[Plan, ...]
@@ -58,11 +68,12 @@ class Soak:
     jobs: int
     hours: float | None
     folder: Path
+    searches: bool
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that a round found. round, seed: of it. check: its name, "" for the notebook. reason: one sentence."""
+    """Something that a round found. round, seed: of it. notebook: or SEARCH. check: its name, or "". reason: one sentence."""
 
     round: int
     seed: int
@@ -82,10 +93,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Round:
-    """One round. began: local time. seconds: how long it took. compared: checks that compared something.
+    """One round. began: local time. seconds: how long it took, with the search. compared: checks that compared something.
 
     repeated: checks whose values an earlier round with the same seed had too. problems: what it found.
-    memory_mib: memory of the machine in use at its end, in MiB: growth is a leak.
+    memory_mib: memory of the machine in use at its end, in MiB: growth is a leak. searched: cases of the search.
     """
 
     number: int
@@ -96,6 +107,7 @@ class Round:
     repeated: int
     problems: tuple[Problem, ...]
     memory_mib: int
+    searched: int = 0
 
 
 def seed_of(number: int, first: int) -> int:
@@ -126,6 +138,8 @@ def soak(asked: Soak, console: Console, server: Started | None = None) -> int:
     try:
         while not interrupted and has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
             this, interrupted = _run_round(asked, len(rounds) + 1, first, server)
+            if asked.searches and not interrupted:
+                this, interrupted = _search(asked, this)
             rounds.append(this)
             _keep(asked, rounds, time.monotonic() - started)
             console.print(shown(format_round(this)), highlight=False, markup=False, soft_wrap=True)
@@ -167,6 +181,19 @@ def _run_round(
     compared, seconds = sum(verdict.compared for verdict in judged), outcome.result.seconds
     when, memory_mib = began.isoformat(timespec="seconds"), psutil.virtual_memory().used // _MIB
     return Round(number, seed, when, seconds, compared, repeated, tuple(problems), memory_mib), outcome.interrupted
+
+
+def _search(asked: Soak, this: Round) -> tuple[Round, bool]:
+    """Search for a while after the round: what is wrong is a problem of it; whether it was interrupted."""
+    seconds, began, interrupted = max(LEAST_SECONDS, SHARE * this.seconds), time.monotonic(), False
+    searched = Search(asked.options.device, "*", secrets.randbelow(1 << 31), seconds, asked.folder / SEARCH)
+    try:
+        search(searched, lambda text: None)
+    except KeyboardInterrupt:
+        interrupted = True
+    problems = [Problem(this.number, this.seed, SEARCH, "", format_found(each)) for each in searched.found]
+    taken, cases = time.monotonic() - began, searched.outcomes.total()
+    return replace(this, seconds=this.seconds + taken, problems=(*this.problems, *problems), searched=cases), interrupted
 
 
 def _red_in(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
@@ -220,7 +247,8 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
         "hours_asked": asked.hours,
         "hours": round(seconds / _SECONDS_PER_HOUR, 4),
         "notebooks": [plan.name for plan in asked.plans],
-        "checks": sorted(check.name for plan in asked.plans for check in plan.checks),
+        "checks": sorted([*(check.name for plan in asked.plans for check in plan.checks), *([SEARCH] * asked.searches)]),
+        "searched": sum(each.searched for each in rounds),
         "rounds": len(rounds),
         "seeds": sorted({each.seed for each in rounds}),
         "repeated": sum(each.repeated for each in rounds),
@@ -234,8 +262,8 @@ def format_round(this: Round) -> str:
     """The line of a round, its problems below."""
     state = N_("red") if this.problems else N_("green")
     begun = N_("{time}  round {number}, seed {seed}", time=this.began[11:19], number=this.number, seed=this.seed)
-    facts = {"compared": this.compared, "repeated": this.repeated, "seconds": f"{this.seconds:.0f}"}
-    found = N_("{compared} checks compared, {repeated} repeated, {seconds} s", **facts)
+    facts = {"compared": this.compared, "repeated": this.repeated, "cases": this.searched, "seconds": f"{this.seconds:.0f}"}
+    found = N_("{compared} checks compared, {repeated} repeated, {cases} cases searched, {seconds} s", **facts)
     line = N_("{begun}: {state}, {found}", begun=begun, state=state, found=found)
     return "\n".join([line, *(f"          {problem}" for problem in this.problems)])
 

@@ -244,9 +244,13 @@ def norms(types: Sequence[str]) -> Grid:
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    return Grid(axes, rules, EMPTY, each="norm").with_further(
-        interesting.OF_NUMBERS, {**interesting.RULES, "a row has elements": lambda shape: not shape[-1]}
-    )
+    further: Rules = {
+        **interesting.RULES,
+        "a row has elements": lambda shape: not shape[-1],
+        "equal terms of a long sum are rounded alike": lambda shape, layout: layout in interesting.REPEATED
+        and shape[-1] > 1025,
+    }
+    return Grid(axes, rules, EMPTY, each="norm").with_further(interesting.OF_NUMBERS, further)
 
 
 def _measure_norm(case: Case) -> Compared:

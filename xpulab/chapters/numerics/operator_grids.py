@@ -191,6 +191,9 @@ def arithmetic(types: Sequence[str]) -> Grid:
     further: Rules = {
         **interesting.RULES,
         **interesting.NO_MASKED_INTEGERS,
+        "Paddle slices one memory of at most six axes": lambda shape, memory: (
+            len(shape) > 6 and memory is not MEMORIES["one for each"]
+        ),
         "only what compares takes what is not finite": lambda operator, dtype, values: (
             values in interesting.NOT_FINITE.values()
             and (dtype == "bool" or operator not in ("maximum", "minimum", "==", "!=", "<", "<=", ">", ">="))
@@ -288,7 +291,7 @@ _FURTHER: Rules = {
     ),
     "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
     "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
-        operator in ("sum", "mean", "cumsum") and layout in interesting.REPEATED and math.prod(shape) > 1025
+        operator in ("sum", "mean", "cumsum", "norm") and layout in interesting.REPEATED and math.prod(shape) > 1025
     ),
     "only extremes, and of masked numbers exponentials, take what is not finite": lambda operator, values: (
         values in interesting.NOT_FINITE.values()

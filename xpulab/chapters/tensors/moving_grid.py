@@ -8,6 +8,7 @@ Each operator has a formula in numpy. It moves the places of elements as it move
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -222,6 +223,7 @@ def selections() -> Grid:
         **interesting.FEW_AXES,
         **interesting.NO_SLOPE_OF_REPEATED,
         "many positions are of short rows, and of types that hold sums of so many": interesting.are_too_many,
+        "many positions are of short rows": lambda shape, positions: positions is POSITIONS["many"] and math.prod(shape) > 4097,
         "one_hot of many positions is short": lambda operator, shape: operator == "one_hot" and shape[0] > 1025,
         "Paddle 3.3.1 writes the gradient of index_select at a negative position beside its memory; others take none": (
             lambda operator, positions: (

@@ -9,6 +9,7 @@ order. Everything is compared to the bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,6 +151,7 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "many positions are of short rows, and of types that hold sums of so many": lambda shape, dtype, places: (
             interesting.are_too_many(shape, dtype, places)
         ),
+        "many positions are of short rows": lambda shape, places: places is INDICES["many"] and math.prod(shape) > 4097,
         "values that are set have an order where no place occurs twice": lambda operator, places: (
             places in interesting.POSITIONS.values()
             and not WRITES[operator].adds
