@@ -30,7 +30,8 @@ REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 MOVING = ("broadcast", "all_gather", "gather", "scatter")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 OPS = ("SUM", "MAX", "MIN", "PROD", "AVG")
-SHAPES: dict[str, tuple[int, ...]] = {"7": (7,), "no axis": (), "3 x 5": (3, 5), "nothing": (0,), "1025": (1025,), "65537": (65537,)}
+SHAPES: dict[str, tuple[int, ...]] = {"7": (7,), "no axis": (), "3 x 5": (3, 5), "nothing": (0,), "1025": (1025,)}
+SHAPES |= {"65537": (65537,)}
 """By label the shape of what each rank gives, or that each gets."""
 
 FORMS = ("call", "stream", "async", "calc stream", "not awaited")
@@ -114,8 +115,7 @@ def reductions(n: int, device: str, level: str = "quick") -> Grid:
             "the average is exact where it is a whole number": lambda op, dtype, values, group: (
                 op == "AVG" and (dtype not in FLOATS or values in NONFINITE or len(group or range(n)) not in (1, 2, 4, 8, 16))
             ),
-            **_of_memory(),
-            **_without_elements(device, REDUCING),
+            **_of_memory(device),
             **_lacking(device, REDUCING, OPS),
         },
         uninformative={
@@ -148,8 +148,7 @@ def moves(n: int, device: str, level: str = "quick") -> Grid:
             "a list has memory of its own": lambda kind, form, memory: (
                 memory == "piece" and (kind == "gather" or (kind == "all_gather" and form not in STREAMS))
             ),
-            **_of_memory(),
-            **_without_elements(device, MOVING),
+            **_of_memory(device),
             **_lacking(device, MOVING, ("",)),
         },
         uninformative={"group": [ALONE], "memory": [STRIDED], "shape": ["nothing"]},
@@ -211,19 +210,12 @@ def calls_of(case: Case, n: int) -> list[Call]:
     return [replace(one, seed=case.seed + 100 * number) for number in range(case.calls)]
 
 
-def _without_elements(device: str, kinds: Sequence[str]) -> dict[str, Rule]:
-    """A rule for each collective that has no elements to give, where the device refuses that."""
-
-    def rule(kind_of_rule: str) -> Rule:
-        return lambda kind, shape: kind == kind_of_rule and shape == (0,)
-
-    lacks = {kind: refusal(device, kind, form="no elements") for kind in kinds}
-    return {f"{kind}: {entry.format_reason()}": rule(kind) for kind, entry in lacks.items() if entry}
-
-
-def _of_memory() -> dict[str, Rule]:
-    """What cannot go together with memory that is not a tensor's own."""
+def _of_memory(device: str) -> dict[str, Rule]:
+    """What cannot go together with memory that is not a tensor's own, or without an element."""
     return {
+        "data/refusals.yaml declares it without elements": lambda kind, shape: (
+            shape == (0,) and refusal(device, kind, form="no elements") is not None
+        ),
         "without an element it is no piece": lambda shape, memory: shape in ((), (0,)) and memory != "own",
         "what Paddle refuses is tried once, of all ranks": lambda memory, group, calls: (
             memory == STRIDED and (group is not None or calls > 1)

@@ -69,3 +69,9 @@ def every_object_of_a_list_is_the_first(real, objects, *args, **kwargs):
     """A list of objects arrives with the first of them in each place."""
     real(objects, *args, **kwargs)
     objects[:] = objects[:1] * len(objects)
+
+
+@fault("collectives.shared-memory", where="ranks", after="paddle.incubate.multiprocessing.reductions:_rebuild_tensor")
+def shared_memory_is_opened_empty(tensor, *given):
+    """A tensor that another process opens is zeros."""
+    return paddle.zeros_like(tensor)
