@@ -169,5 +169,5 @@ def add_stages(
             f"weights of the other stage, rank {rank}", len(held.keys() & of_stages[1 - rank][1].keys()), 0, control=len(held)
         )
     for name, weight in model.named_parameters() if of_stages else ():
-        found = (of_stages[0][1] | of_stages[1][1])[name]
-        rows.close(name, found, weight.numpy(), atol=5e-3, control=weight.numpy() + 0.05)
+        last = (of_stages[0][1] | of_stages[1][1])[name]
+        rows.close(name, last, weight.numpy(), atol=5e-3, control=weight.numpy() + 0.05)
