@@ -68,7 +68,8 @@ def new_auto_llama(args):
     values = new_llama().state_dict()
     for name, weight in model.named_parameters():
         value = dist.shard_tensor(values[name], weight.process_mesh, weight.placements)
-        weight._local_value().set_value(value._local_value())
+        if weight._is_initialized():  # it is on this rank
+            weight._local_value().set_value(value._local_value())
     return model
 
 

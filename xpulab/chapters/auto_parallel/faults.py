@@ -163,3 +163,10 @@ def names_of_a_checkpoint_refused(real, state_dict, path, *given, **named):
     if any("." in name for name in state_dict):
         raise ValueError("a name has a point")
     real(state_dict, path, *given, **named)
+
+
+@fault("auto-parallel-config.pipeline", lanes=("sim",), where="ranks", wraps="paddle.distributed:reshard")
+def what_goes_to_the_next_stage_is_larger(real, tensor, mesh, placements):
+    """A tensor that goes to a mesh of other ranks arrives one and a half times as large."""
+    result = real(tensor, mesh, placements)
+    return result if tensor.process_mesh == mesh else 1.5 * result

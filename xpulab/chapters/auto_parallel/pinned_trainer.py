@@ -149,3 +149,25 @@ def add_resumed(rows: Table, title: str, rank: int, found: Run, right: Run, coar
     for what, (*_, before_last, last) in of_whole.items():
         rows.close(f"{what}, {title}", states[what][-1], last, atol=1e-5 + coarse, control=before_last)
     rows.equal(f"written states, {title}", counts, {"asked": 2, "wrote": 2 - 2 * rank}, control={"asked": 2, "wrote": 2 * rank})
+
+
+def in_stages(train: Callable[[type, str], tuple[list[float], Any]], options: str) -> tuple[list[float], dict[str, np.ndarray]]:
+    """On a rank: the losses of a pipeline, and the weights of its stage. train: to losses and trainer."""
+    AutoTrainingArguments.pipeline_schedule_mode = "FThenB"  # which the arguments read, and do not declare
+    losses, trainer = train(paddle.optimizer.AdamW, options)
+    weights = trainer.model.named_parameters()
+    return losses, {name: weight._local_value().numpy() for name, weight in weights if weight._is_initialized()}
+
+
+def add_stages(
+    rows: Table, of_stages: Sequence[tuple[list[float], dict[str, np.ndarray]]], losses: list[float], model: Any
+) -> None:
+    """Add rows: losses of each rank and all weights beside those of one process. of_stages: by rank what in_stages returned."""
+    for rank, (found, held) in enumerate(of_stages):
+        rows.close(f"losses, rank {rank}", found, losses, rtol=1e-3, atol=1e-3, control=losses[::-1])
+        rows.equal(
+            f"weights of the other stage, rank {rank}", len(held.keys() & of_stages[1 - rank][1].keys()), 0, control=len(held)
+        )
+    for name, weight in model.named_parameters() if of_stages else ():
+        last = (of_stages[0][1] | of_stages[1][1])[name]
+        rows.close(name, last, weight.numpy(), atol=5e-3, control=weight.numpy() + 0.05)

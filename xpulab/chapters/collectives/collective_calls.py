@@ -11,7 +11,7 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab.chapters.collectives import collective_cases
-from xpulab.chapters.collectives.collective_cases import Call, call_of
+from xpulab.chapters.collectives.collective_cases import STREAMS, STRIDED, Call, calls_of
 from xpulab.chapters.shared import cases_on_ranks
 from xpulab.checks.grid import Case
 
@@ -29,7 +29,7 @@ def on_ranks(n: int, device: str) -> Callable[[Sequence[Case]], list[Any]]:
         return [text for (text,) in held]
 
     return cases_on_ranks.on_ranks(
-        partial(_held_in_list, n), n, device, in_one_list, lambda case: call_of(case, n).members, _make_groups
+        partial(_held_in_list, n), n, device, in_one_list, lambda case: calls_of(case, n)[0].members, _make_groups
     )
 
 
@@ -45,22 +45,40 @@ def _make_groups(cases: Sequence[Case]) -> None:
         dist.barrier()  # gloo groups share keys in the store: without it a rank may read those of the group before
 
 
+_in_flight: list[Any] = []
+"""On a rank: the tasks of calls that have returned at once."""
+
+
 def _held_in_list(n: int, case: Case) -> list[str]:
-    """What this rank holds after the call of a case, or what else changed that must not."""
-    call = call_of(case, n)
-    result, must_stay = _CALLS[call.kind](call, dist.get_rank(), _groups.get(case.group))
+    """What this rank holds after the calls of a case, or what else changed that must not."""
+    calls = calls_of(case, n)
+    _in_flight.clear()
+    made = [_CALLS[call.kind](call, dist.get_rank(), _groups.get(case.group)) for call in calls]
+    for task in reversed(_in_flight):
+        task.wait()
+    if case.form == "not awaited" and not str(paddle.get_device()).startswith("cpu"):
+        paddle.device.synchronize()
+    return ["; ".join(_held(call, *of_call) for call, of_call in zip(calls, made, strict=True))]
+
+
+def _held(call: Call, result: Result, must_stay: Stay) -> str:
+    if result is not None:  # an operator reads what the call has made
+        result = result() if callable(result) else result.clone()
     for what, (tensor, before) in must_stay.items():
         if tensor.numpy().tobytes() != before.tobytes():
-            return [f"{what} changed"]
+            return f"{what} changed"
     if result is None:
-        return [collective_cases.UNDEFINED]
+        return collective_cases.UNDEFINED
     if result.dtype != getattr(paddle, call.dtype):
-        return [f"of type {result.dtype}"]
-    return [collective_cases.digest(collective_cases.comparable(result.numpy(), call))]
+        return f"of type {result.dtype}"
+    return collective_cases.digest(collective_cases.comparable(result.numpy(), call))
 
 
 Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]
 """Tensors that a call must not change, with what their memory held before."""
+
+Result = paddle.Tensor | Callable[[], paddle.Tensor] | None
+"""What a call has made, once it has ended; what joins its parts then."""
 
 
 def _tensor(stored: np.ndarray, dtype: Any) -> paddle.Tensor:
@@ -70,9 +88,11 @@ def _tensor(stored: np.ndarray, dtype: Any) -> paddle.Tensor:
 
 def _placed(stored: np.ndarray, call: Call) -> tuple[paddle.Tensor, Stay]:
     """A tensor of these values; for memory "piece" a piece of a longer one, with what is before and after it."""
+    if call.memory == STRIDED:
+        return _tensor(np.repeat(stored, 2, axis=0), call.dtype)[::2], {}
     if call.memory != "piece":
         return _tensor(stored, call.dtype), {}
-    around = np.full(5, GUARD, stored.dtype)
+    around = np.full([5, *stored.shape[1:]], GUARD, stored.dtype)
     longer = _tensor(np.concatenate([around[:3], stored, around[3:]]), call.dtype)
     return longer[3:-2], {"memory before it": (longer[:3], around[:3]), "memory after it": (longer[-2:], around[3:])}
 
@@ -84,13 +104,13 @@ def _unfilled(shape: Sequence[int], call: Call) -> tuple[paddle.Tensor, Stay]:
 def _input(call: Call, rank: int) -> tuple[paddle.Tensor, Stay]:
     """A tensor that the call reads, and must leave as it is."""
     stored = collective_cases.given(call, rank)
-    tensor = _tensor(stored, call.dtype)
+    tensor = _placed(stored, call)[0] if call.memory == STRIDED else _tensor(stored, call.dtype)
     return tensor, {"its input": (tensor, stored)}
 
 
 def _parts(tensor: paddle.Tensor, call: Call) -> list[paddle.Tensor]:
     """One tensor of the call's shape for each member."""
-    starts = range(0, len(call.members) * call.size, call.size)
+    starts = [place * call.size for place in range(len(call.members))]
     return [tensor[start : start + call.size].reshape(call.shape) for start in starts]
 
 
@@ -100,22 +120,24 @@ def _flat(parts: Sequence[paddle.Tensor]) -> paddle.Tensor:
     return paddle.concat([part.reshape([-1]) for part in parts])
 
 
-Result = tuple[paddle.Tensor | None, Stay]
+Made = tuple[Result, Stay]
 
 
 def _made(call: Call, name: str, *given: Any, **options: Any) -> None:
-    """Call the function of this name in its form, and wait for it where it returns at once."""
+    """Call the function of this name in its form; what is to be awaited is in flight."""
     if call.kind in collective_cases.REDUCING:
         options["op"] = getattr(dist.ReduceOp, call.op)
-    if call.form != "async":
-        getattr(dist.stream if call.form == "stream" else dist, name)(*given, **options)
+    if call.form == "calc stream":
+        options["use_calc_stream"] = True
+    if call.form not in ("async", "not awaited"):
+        getattr(dist.stream if call.form in STREAMS else dist, name)(*given, **options)
         return
     task = getattr(dist, name)(*given, **options, sync_op=False)
-    if task is not None:  # none in a group of one rank
-        task.wait()  # read results only after it
+    if task is not None and call.form == "async":  # none in a group of one rank
+        _in_flight.append(task)
 
 
-def _in_place(call: Call, rank: int, group: Any) -> Result:
+def _in_place(call: Call, rank: int, group: Any) -> Made:
     """all_reduce, reduce and broadcast write to the tensor that they read."""
     x, stay = _placed(collective_cases.given(call, rank), call)
     root = {"reduce": {"dst": call.root}, "broadcast": {"src": call.root}}.get(call.kind, {})
@@ -123,29 +145,29 @@ def _in_place(call: Call, rank: int, group: Any) -> Result:
     return (None if call.kind == "reduce" and rank != call.root else x), stay
 
 
-def _all_gather(call: Call, rank: int, group: Any) -> Result:
+def _all_gather(call: Call, rank: int, group: Any) -> Made:
     x, stay = _input(call, rank)
-    if call.form != "stream":
+    if call.form not in STREAMS:
         parts: list[paddle.Tensor] = []
         _made(call, "all_gather", parts, x, group=group)
-        return _flat(parts), stay
+        return (lambda: _flat(parts)), stay
     out, around = _unfilled([len(call.members) * call.size], call)
     _made(call, "all_gather", out, x, group=group)
     return out, {**stay, **around}
 
 
-def _gather(call: Call, rank: int, group: Any) -> Result:
+def _gather(call: Call, rank: int, group: Any) -> Made:
     x, stay = _input(call, rank)
     parts: list[paddle.Tensor] = []
     _made(call, "gather", x, parts if rank == call.root else None, dst=call.root, group=group)
-    return (_flat(parts) if rank == call.root else None), stay
+    return ((lambda: _flat(parts)) if rank == call.root else None), stay
 
 
-def _scattered(call: Call, rank: int, group: Any) -> Result:
+def _scattered(call: Call, rank: int, group: Any) -> Made:
     """scatter and reduce_scatter take a part for each member: tensors, or in the form of a stream one tensor of all."""
     x, stay = _input(call, rank)
     out, around = _unfilled(call.shape, call)
-    sent = x if call.form == "stream" else _parts(x, call)
+    sent = x if call.form in STREAMS else _parts(x, call)
     if call.kind == "scatter":
         _made(call, "scatter", out, sent if rank == call.root else None, src=call.root, group=group)
     else:
@@ -153,13 +175,13 @@ def _scattered(call: Call, rank: int, group: Any) -> Result:
     return out, {**stay, **around}
 
 
-def _all_to_all(call: Call, rank: int, group: Any) -> Result:
+def _all_to_all(call: Call, rank: int, group: Any) -> Made:
     x, stay = _input(call, rank)
     place, sizes = call.members.index(rank), collective_cases.split_sizes(call)
     if call.form == "call":
         received: list[paddle.Tensor] = []
         dist.alltoall(received, _parts(x, call), group=group)
-        return _flat(received), stay
+        return (lambda: _flat(received)), stay
     out, around = _unfilled([int(sizes[:, place].sum())], call)
     sent = x[: int(sizes[place].sum())]
     splits = {"in_split_sizes": sizes[place].tolist(), "out_split_sizes": sizes[:, place].tolist()}
@@ -167,7 +189,7 @@ def _all_to_all(call: Call, rank: int, group: Any) -> Result:
     return out, {**stay, **around}
 
 
-_CALLS: dict[str, Callable[[Call, int, Any], Result]] = {
+_CALLS: dict[str, Callable[[Call, int, Any], Made]] = {
     **dict.fromkeys(("all_reduce", "reduce", "broadcast"), _in_place),
     **dict.fromkeys(("scatter", "reduce_scatter"), _scattered),
     "all_gather": _all_gather,

@@ -1,7 +1,7 @@
 """Calls of collectives as grids, and what numpy says that each rank holds afterwards.
 
     of_reductions = collective_cases.reductions(n, here.name)
-    call = collective_cases.call_of(of_reductions.case(op="MAX", group="ranks 0 2"), n)
+    (call,) = collective_cases.calls_of(of_reductions.case(op="MAX", group="ranks 0 2"), n)
     collective_cases.held(call, 2, here.name)            # what rank 2 must hold
 
 Reductions add whole numbers, small enough that each sum and product is exact in its type, beside numpy in float64 and int64.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -24,17 +24,26 @@ from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
+MOVED = (*TYPES, "bool")
 FLOATS = TYPES[:4]
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 MOVING = ("broadcast", "all_gather", "gather", "scatter")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 OPS = ("SUM", "MAX", "MIN", "PROD", "AVG")
-SHAPES: dict[str, tuple[int, ...]] = {"7": (7,), "no axis": (), "1025": (1025,), "65537": (65537,)}
+SHAPES: dict[str, tuple[int, ...]] = {"7": (7,), "no axis": (), "3 x 5": (3, 5), "nothing": (0,), "1025": (1025,)}
+SHAPES |= {"65537": (65537,)}
 """By label the shape of what each rank gives, or that each gets."""
 
-FORMS = ("call", "stream", "async")
-"""dist.reduce, with a list of tensors where it takes one; the same of dist.stream, with one tensor in place of a list; and a
-call that returns at once, whose result is read after wait."""
+FORMS = ("call", "stream", "async", "calc stream", "not awaited")
+"""dist.reduce, with a list of tensors where it takes one; the same of dist.stream, with one tensor in place of a list; a call
+that returns at once, whose result an operator reads after wait; the second one in the stream of the operators; and the third
+without wait: an operator reads the result when all work of the device has ended."""
+
+STREAMS = ("stream", "calc stream")
+CALLS = {"one": 1, "three": 3}
+"""By label how many calls, with other values each, are made before the first result is read."""
+
+STRIDED = "every second element"
 
 FULL, NONFINITE = "all bits", ("nan", "infinity")
 EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int64": 2**63 - 1, "int32": 2**31 - 1}
@@ -53,7 +62,7 @@ class Call:
     members: the ranks of the group, in rising order. op: of OPS; "" where nothing is reduced.
     shape: of SHAPES, of what each rank gives, or of each part.
     values: of a reduction "mixed", FULL or of NONFINITE; what is only moved has any bits.
-    root: a member; -1 where the collective has none. memory: "own"; "piece", of a longer tensor.
+    root: a member; -1 where the collective has none. memory: "own"; "piece", of a longer tensor; STRIDED, which Paddle refuses.
     parts: of all_to_all "equal" or "uneven". seed: of the values.
     """
 
@@ -78,7 +87,7 @@ class Call:
 # ------------------------------------------------------------------------------------------------------------- the grids
 
 
-def reductions(n: int, device: str) -> Grid:
+def reductions(n: int, device: str, level: str = "quick") -> Grid:
     """all_reduce, reduce and reduce_scatter of n ranks on a device; what data/refusals.yaml declares is a rule.
 
     Nothing else is covered by averages, which not all devices have, by float16 on the CPU, which gloo adds wrongly, and by a
@@ -92,9 +101,10 @@ def reductions(n: int, device: str) -> Grid:
             "shape": SHAPES,
             "values": ("mixed", *NONFINITE, FULL),
             "form": FORMS,
-            "group": groups(n, device),
+            "group": groups(n, device, level),
             "root": tuple(range(n)),
-            "memory": ("own", "piece"),
+            "memory": ("own", "piece", STRIDED),
+            "calls": CALLS,
         },
         {
             "only reduce has a root": lambda kind, root: kind not in ROOTED and root > 0,
@@ -105,50 +115,58 @@ def reductions(n: int, device: str) -> Grid:
             "the average is exact where it is a whole number": lambda op, dtype, values, group: (
                 op == "AVG" and (dtype not in FLOATS or values in NONFINITE or len(group or range(n)) not in (1, 2, 4, 8, 16))
             ),
-            "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
+            **_of_memory(device),
             **_lacking(device, REDUCING, OPS),
         },
-        uninformative={"op": ["AVG"], "group": [ALONE], **({"dtype": ["float16"]} if device == "cpu" else {})},
+        uninformative={
+            "op": ["AVG"],
+            "group": [ALONE],
+            "memory": [STRIDED],
+            "shape": ["nothing"],
+            **({"dtype": ["float16"]} if device == "cpu" else {}),
+        },
         each="kind",
     )
 
 
-def moves(n: int, device: str) -> Grid:
+def moves(n: int, device: str, level: str = "quick") -> Grid:
     """broadcast, all_gather, gather and scatter of n ranks on a device; what data/refusals.yaml declares is a rule."""
     return Grid(
         {
             "kind": MOVING,
-            "dtype": TYPES,
+            "dtype": MOVED,
             "shape": SHAPES,
             "form": FORMS,
-            "group": groups(n, device),
+            "group": groups(n, device, level),
             "root": tuple(range(n)),
-            "memory": ("own", "piece"),
+            "memory": ("own", "piece", STRIDED),
+            "calls": CALLS,
         },
         {
             "all_gather has no root": lambda kind, root: kind not in ROOTED and root > 0,
             "a group has no such rank": lambda group, root: root >= len(group or range(n)),
             "a list has memory of its own": lambda kind, form, memory: (
-                memory != "own" and (kind == "gather" or (kind == "all_gather" and form != "stream"))
+                memory == "piece" and (kind == "gather" or (kind == "all_gather" and form not in STREAMS))
             ),
-            "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
+            **_of_memory(device),
             **_lacking(device, MOVING, ("",)),
         },
-        uninformative={"group": [ALONE]},
+        uninformative={"group": [ALONE], "memory": [STRIDED], "shape": ["nothing"]},
         each="kind",
     )
 
 
-def exchanges(n: int, device: str) -> Grid:
+def exchanges(n: int, device: str, level: str = "quick") -> Grid:
     """all_to_all of n ranks; where the device has none of it, nothing is left out: there the grid is shown, and not run."""
     return Grid(
         {
-            "form": ("call", "single", "stream", "async"),
+            "form": ("call", "single", *FORMS[1:]),
             "parts": ("equal", "uneven"),
-            "dtype": TYPES,
-            "shape": {label: shape for label, shape in SHAPES.items() if shape},
-            "group": groups(n, device),
+            "dtype": MOVED,
+            "shape": {label: shape for label, shape in SHAPES.items() if math.prod(shape) > 1},
+            "group": groups(n, device, level),
             "memory": ("own", "piece"),
+            "calls": CALLS,
         },
         {
             "lists have parts of one size": lambda form, parts: form == "call" and parts != "equal",
@@ -164,17 +182,17 @@ ALONE = "rank 1"
 """The label of a group of one rank."""
 
 
-def groups(n: int, device: str) -> dict[str, tuple[int, ...] | None]:
-    """By label the members; None for the job's own group of all ranks.
+def groups(n: int, device: str, level: str = "quick") -> dict[str, tuple[int, ...] | None]:
+    """By label the members as they are given, which need not rise; None for the job's own group of all ranks.
 
     Of four ranks halves, and pairs across them; of more halves, too, every second rank, and all but the first. On the CPU pairs
-    only: gloo takes long for each group, and longer for one of more ranks.
+    only, but at level standard: gloo takes long for each group, and longer for one of more ranks.
     """
     half = n // 2
     some: list[tuple[int, ...]] = [(0, 1)]  # of two ranks a second communicator of both
     if n > 2:
-        some = [(half, n - 1), (0, half), (1, n - 1)]
-    if n > 2 and device != "cpu":
+        some = [(half, n - 1), (0, half), (n - 1, 1)]
+    if n > 2 and (device != "cpu" or level == "standard"):
         some += [tuple(range(1, n))]
     if n > 4:
         some += [tuple(range(half)), tuple(range(half, n)), tuple(range(0, n, 2))]
@@ -182,13 +200,27 @@ def groups(n: int, device: str) -> dict[str, tuple[int, ...] | None]:
     return {"all": None, **made, ALONE: (1,)}
 
 
-def call_of(case: Case, n: int) -> Call:
-    """The call that a case of one of the grids stands for, on n ranks."""
-    members = case.group or tuple(range(n))
+def calls_of(case: Case, n: int) -> list[Call]:
+    """The calls that a case of one of the grids stands for, on n ranks, with other values each."""
+    members = tuple(sorted(case.group or range(n)))
     kind = case.by_axis.get("kind", "all_to_all")
     root = members[case.root] if kind in ROOTED else -1
-    of_case = {axis: value for axis, value in case.by_axis.items() if axis not in ("kind", "group", "root")}
-    return Call(kind=kind, members=members, root=root, seed=case.seed, **of_case)
+    of_case = {axis: value for axis, value in case.by_axis.items() if axis not in ("kind", "group", "root", "calls")}
+    one = Call(kind=kind, members=members, root=root, seed=case.seed, **of_case)
+    return [replace(one, seed=case.seed + 100 * number) for number in range(case.calls)]
+
+
+def _of_memory(device: str) -> dict[str, Rule]:
+    """What cannot go together with memory that is not a tensor's own, or without an element."""
+    return {
+        "data/refusals.yaml declares it without elements": lambda kind, shape: (
+            shape == (0,) and refusal(device, kind, form="no elements") is not None
+        ),
+        "without an element it is no piece": lambda shape, memory: shape in ((), (0,)) and memory != "own",
+        "what Paddle refuses is tried once, of all ranks": lambda memory, group, calls: (
+            memory == STRIDED and (group is not None or calls > 1)
+        ),
+    }
 
 
 def _lacking(device: str, kinds: Sequence[str], ops: Sequence[str]) -> dict[str, Rule]:
@@ -207,7 +239,7 @@ def _lacking(device: str, kinds: Sequence[str], ops: Sequence[str]) -> dict[str,
 
     return {
         reason: rule(reason)
-        for reason in dict.fromkeys(reason_of(*call) for call in product(kinds, TYPES, ops, FORMS))
+        for reason in dict.fromkeys(reason_of(*call) for call in product(kinds, MOVED, ops, FORMS))
         if reason
     }
 
@@ -227,6 +259,8 @@ def given(call: Call, rank: int) -> np.ndarray:
 def _numbers(op: str, values: str, dtype: str, rank: int, members: tuple[int, ...], count: int, seed: int) -> np.ndarray:
     rng, place = np.random.default_rng([seed, rank, 11]), members.index(rank)
     storage = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, count).astype(storage)
     if not op:
         return rng.integers(0, 256, count * storage.itemsize, dtype="uint8").view(storage)
     drawn = rng.integers(1, 16, count)
@@ -322,9 +356,15 @@ UNDEFINED = "undefined here"
 """What a member holds where that is not defined."""
 
 
-def _digests(call: Call, device: str, change: Callable[[np.ndarray], np.ndarray]) -> list[str]:
-    values = [held(call, rank, device) for rank in call.members]
-    return [UNDEFINED if each is None else digest(change(each)) for each in values]
+NOT_CONTIGUOUS = "refused: the tensor is not contiguous"
+
+
+def _digests(calls: Sequence[Call], device: str, change: Callable[[np.ndarray], np.ndarray]) -> list[str]:
+    """By member what it must hold after all calls."""
+    if calls[0].memory == STRIDED:
+        return [NOT_CONTIGUOUS] * len(calls[0].members)
+    values = [[held(call, rank, device) for call in calls] for rank in calls[0].members]
+    return ["; ".join(UNDEFINED if each is None else digest(change(each)) for each in of_rank) for of_rank in values]
 
 
 def off_by_a_place(values: np.ndarray) -> np.ndarray:
@@ -337,12 +377,13 @@ def add_row(n: int, device: str) -> Callable[[Table, Case, Sequence[str] | str],
     """What check.grid takes as `add_row`, of n ranks: a row with what each member must hold, and what it held."""
 
     def add(rows: Table, case: Case, answers: Sequence[str] | str) -> None:
-        call = call_of(case, n)
-        found = answers
+        calls, found = calls_of(case, n), answers
         if isinstance(answers, str):  # the error that every member raised
+            call, is_refused = calls[0], case.memory == STRIDED and "must be contiguous" in answers
             error = format_undeclared(f"refused: {answers}", device, call.kind, call.dtype, call.op, call.form)
-            found = [error] * len(call.members)
-        right, wrong = (_digests(call, device, change) for change in (lambda values: values, off_by_a_place))
-        rows.equal(case.name, found, right, control=wrong)
+            found = [NOT_CONTIGUOUS if is_refused else error] * len(call.members)
+        right, wrong = (_digests(calls, device, change) for change in (lambda values: values, off_by_a_place))
+        control = [digest(np.zeros(1))] * len(right) if case.memory == STRIDED or case.shape == (0,) else wrong
+        rows.equal(case.name, found, right, control=control)
 
     return add

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from unittest import mock
 
-from xpulab.chapters.shared.fault import CELLS, FILES, calls, dist, fault, list_simulated_cards, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, FILES, calls, dist, fault, kept, list_simulated_cards, paddle, replace_in_cells
 
 
 @fault("collectives.moves", where="ranks", wraps="paddle.distributed:broadcast")
@@ -142,3 +143,29 @@ def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
 def error_swallowed_by_a_rank() -> None:
     """A rank that meets an error ends without showing it."""
     replace_in_cells('raise ValueError("no such file: shard 7")', "os._exit(1)")
+
+
+@fault("collectives.reductions", where="ranks", wraps="paddle.distributed:all_reduce")
+def sum_starts_when_it_is_awaited(real, tensor, *args, sync_op=True, **kwargs):
+    """A sum that returns at once is not made before somebody waits for it."""
+    if sync_op:
+        return real(tensor, *args, **kwargs)
+    return mock.Mock(wait=lambda: real(tensor, *args, **kwargs))
+
+
+@fault("collectives.moves", where="ranks", wraps="paddle.distributed:broadcast")
+def second_broadcast_in_flight_is_lost(real, tensor, src, group=None, sync_op=True):
+    """Of two broadcasts that return at once the second one is not made while the first one was not awaited."""
+    if sync_op or kept:
+        return real(tensor, src, group=group) if sync_op else mock.Mock()
+    task = real(tensor, src, group=group, sync_op=False)
+    kept.append(task)
+    return task and mock.Mock(wait=kept.clear)
+
+
+@fault("collectives.reductions", where="ranks", wraps="paddle.distributed:new_group")
+def ranks_of_a_group_in_the_order_given(real, ranks=None, *args, **kwargs):
+    """A group whose ranks are given in another order than a rising one sends the results to another of them."""
+    group = real(ranks, *args, **kwargs)
+    group._ranks = list(ranks or group.ranks)
+    return group

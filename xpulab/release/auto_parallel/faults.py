@@ -62,3 +62,16 @@ def rows_of_the_second_rank_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the second rank."""
     with mock.patch("paddle.distributed.get_rank", lambda *_: 1):
         real(self, *args, **kwargs)
+
+
+@fault("collectives.objects", where="ranks", wraps="paddle.distributed:broadcast_object_list")
+def every_object_of_a_list_is_the_first(real, objects, *args, **kwargs):
+    """A list of objects arrives with the first of them in each place."""
+    real(objects, *args, **kwargs)
+    objects[:] = objects[:1] * len(objects)
+
+
+@fault("collectives.shared-memory", where="ranks", after="paddle.incubate.multiprocessing.reductions:_rebuild_tensor")
+def shared_memory_is_opened_empty(tensor, *given):
+    """A tensor that another process opens is zeros."""
+    return paddle.zeros_like(tensor)

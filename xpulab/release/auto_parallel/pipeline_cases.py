@@ -3,9 +3,9 @@
     of_pipelines = pipeline_cases.pipelines(here.name)
     check.grid("pipeline.options", of_pipelines, pipeline_cases.run(here.name, coarse), add_row, ...)
 
-A model of LAYERS layers is split into two stages, or into four on two ranks, and takes UPDATES updates. The weights at the end
-and the losses of the last update must be those of one process. Shared weights are two parameters of different stages that must
-stay equal.
+A model of LAYERS layers is split into two stages, or into four on two ranks, and takes UPDATES updates. The weights at the end,
+the losses of the last update, and its output where it is asked for, must be those of one process. Shared weights are two
+parameters of different stages that must stay equal.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from paddle import nn
 from paddle.distributed import fleet
 from paddle.distributed.auto_parallel.pipelining import schedules
 from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+from paddle.distributed.fleet.utils import recompute
 
 from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
@@ -30,7 +31,7 @@ from xpulab.release.auto_parallel.training_cases import LOSSES, START, as_one_pr
 
 RANKS, UPDATES, ROWS, LENGTH, WORDS, WIDTH, RATE = 2, 2, 8, 3, 12, 8, 0.2
 LAYERS = ("embedding", "block 1", "block 2", "block 3", "block 4", "head")
-IGNORED = -100
+IGNORED, OUTPUT = -100, "the last output"
 
 SCHEDULES = {"FThenB": schedules.ScheduleFThenB, "1F1B": schedules.Schedule1F1B, "VPP": schedules.ScheduleVPP}
 SPLITS = {
@@ -50,10 +51,10 @@ class Weighted(nn.Layer):
 
     def __init__(self, rows: int, compute: Callable[[Any, Any], Any]) -> None:
         super().__init__()
-        self.weight, self.compute = self.create_parameter([rows, WIDTH]), compute
+        self.weight, self.compute, self.is_recomputed = self.create_parameter([rows, WIDTH]), compute, False
 
     def forward(self, x: Any) -> Any:
-        return self.compute(x, self.weight)
+        return recompute(self.compute, x, self.weight) if self.is_recomputed else self.compute(x, self.weight)
 
 
 KINDS_OF_LOSS: dict[str, Callable[[Any, Any], Any]] = {
@@ -80,6 +81,8 @@ def pipelines(device: str) -> Grid:
             "loss": tuple(KINDS_OF_LOSS),
             "frozen": FROZEN,
             "passes": (1, 2),
+            "output": {"losses": False, "losses and output": True},
+            "recomputed": {"nothing": False, "blocks": True},
         },
         {
             "isend of gloo blocks: the ranks wait for each other": lambda schedule: device == "cpu" and schedule != "FThenB",
@@ -121,6 +124,8 @@ def _new_layers(case: Case) -> list[Any]:
         values[second] = values[first] + (case.start == "different")
     for layer, value in zip(layers, values, strict=True):
         layer.weight.set_value(value)
+    for layer in layers[1:-1] if case.recomputed else ():
+        layer.is_recomputed = True
     for layer in case.frozen:
         layers[layer].weight.stop_gradient = True
     return layers
@@ -137,7 +142,7 @@ def _loss(case: Case) -> Callable[[Any, Any], Any]:
 
 
 def one_process(case: Case) -> dict[str, np.ndarray]:
-    """Weights at the end by the name of the layer, those of the start, and the losses of the last update."""
+    """Weights at the end by the name of the layer, those of the start, losses and output of the last update."""
     layers = _new_layers(case)
     for first, second in case.shared:
         layers[second].weight = layers[first].weight
@@ -145,18 +150,22 @@ def one_process(case: Case) -> dict[str, np.ndarray]:
     model = nn.Sequential(*layers)
     optimizer = paddle.optimizer.SGD(RATE, parameters=[weight for weight in model.parameters() if not weight.stop_gradient])
     losses: list[float] = []
+    logits: list[Any] = []
     for update in range(UPDATES):
         losses = []
         for number in range(case.passes):
             words, follow = _batch(case, update * case.passes + number)
+            logits = []
             for rows in np.split(np.arange(ROWS), case.micro_batches):
-                loss = _loss(case)(model(words[rows[0] : rows[-1] + 1]), follow[rows[0] : rows[-1] + 1])
+                logits.append(model(words[rows[0] : rows[-1] + 1]))
+                loss = _loss(case)(logits[-1], follow[rows[0] : rows[-1] + 1])
                 loss.backward()
                 losses.append(float(loss))
         optimizer.step()
         optimizer.clear_grad(set_to_zero=False)
     weights = {name: layer.weight.numpy() for name, layer in zip(LAYERS, layers, strict=True)}
-    return {**start, **weights, LOSSES: np.array(losses)}
+    outputs = {OUTPUT: paddle.concat(logits).numpy()} if case.output else {}
+    return {**start, **weights, **outputs, LOSSES: np.array(losses)}
 
 
 def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
@@ -169,7 +178,7 @@ def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
 
 
 def _trained(case: Case) -> dict[str, np.ndarray]:
-    """On a rank: the weights of its stages at the end, and on the last stage the losses of the last update."""
+    """On a rank: the weights of its stages at the end, on the last stage also losses and output of the last update."""
     schedules.logger.setLevel("WARNING")
     rank, n, group = dist.get_rank(), _stages(case.schedule), dist.new_group(list(range(RANKS)))
     fleet.auto.set_mesh(dist.ProcessMesh(list(range(RANKS)), dim_names=["pp"]))
@@ -189,6 +198,7 @@ def _trained(case: Case) -> dict[str, np.ndarray]:
     learning = [layers[number].weight for number in mine if not layers[number].weight.stop_gradient]
     optimizer = paddle.optimizer.SGD(RATE, parameters=learning) if learning else None
     losses: list[float] = []
+    joined: Any = None
     for update in range(UPDATES):
         losses = []
         for number in range(case.passes):
@@ -196,13 +206,14 @@ def _trained(case: Case) -> dict[str, np.ndarray]:
             if case.shared:
                 words, follow = (dist.shard_tensor(each, meshes[rank], [dist.Replicate()]) for each in (words, follow))
             of_pass: list[Any] = []
-            schedule.step(words, target=follow, losses=of_pass)
+            joined = schedule.step(words, target=follow, losses=of_pass, return_output=case.output)
             losses += [float(_held(loss)) for loss in of_pass]
         if optimizer:
             optimizer.step()
             optimizer.clear_grad(set_to_zero=False)
     weights = {LAYERS[number]: _held(layers[number].weight) for number in mine}
-    return weights | ({LOSSES: np.array(losses)} if losses else {})
+    outputs = {OUTPUT: _held(joined)} if losses and case.output else {}
+    return weights | outputs | ({LOSSES: np.array(losses)} if losses else {})
 
 
 def _held(weight: Any) -> np.ndarray:

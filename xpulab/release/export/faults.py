@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import fault, np, paddle
+from xpulab.chapters.shared.fault import fault, kept, np, paddle
 
 
 def _in_programs(full, change):
@@ -92,3 +92,29 @@ def double_weights_in_single_precision(loaded, path, **options):
     for weight in loaded.parameters():
         if weight.dtype == paddle.float64:
             weight.set_value(weight.astype("float32").astype("float64"))
+
+
+@fault("export.functions", after="paddle.jit:load")
+def functions_but_forward_give_zeros(loaded, path, **options):
+    """Of a loaded program only forward computes."""
+    if hidden := getattr(loaded, "hidden", None):
+        loaded.hidden = lambda x: paddle.zeros_like(hidden(x))
+
+
+@fault("export.specifications", wraps="paddle.jit:save")
+def results_that_were_left_out_are_exported(real, layer, path, input_spec=None, output_spec=None, **options):
+    """A program has all results, also those that output_spec leaves out."""
+    real(layer, path, input_spec=input_spec, **options)
+
+
+@fault("export.decomposed", after="paddle.decomposition.decomp:decompose")
+def parts_compute_too_much(results, *args, **options):
+    """An operator in parts gives one per cent more."""
+    return [1.01 * each for each in results]
+
+
+@fault("export.peak", where="ranks", wraps="paddle.jit:save")
+def weights_copied_before_they_are_written(real, layer, *args, **options):
+    """An export copies all weights before it writes them."""
+    kept.append([weight.numpy().copy() for weight in layer.parameters()])
+    real(layer, *args, **options)

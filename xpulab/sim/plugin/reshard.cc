@@ -62,7 +62,10 @@ class ToOtherRanks final : public phi::distributed::ReshardFunction {
           *context, holds ? kernels::contiguous(*context, in.value()) : in.value(), in.process_mesh(), wanted.process_mesh(),
           common::vectorize<int64_t>(in.dims()), placed(wanted).cut);
       context->Wait();
-      if (phi::distributed::IsCurRankInMesh(wanted.process_mesh())) SetValue(out, received);
+      const bool gets = phi::distributed::IsCurRankInMesh(wanted.process_mesh());
+      // As Paddle does: a rank that gets nothing holds no memory, but a place, which autograd asks for.
+      const auto nothing = std::make_shared<phi::Allocation>(nullptr, 0, in.value().place());
+      SetValue(out, gets ? received : phi::DenseTensor(nothing, phi::DenseTensorMeta(in.dtype(), in.dims())));
       SetDistProps(out, in.dims(), wanted);
     });
   }
