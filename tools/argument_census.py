@@ -42,6 +42,17 @@ _OTHER_LOSSES = (
 )
 _GPU_KERNELS = "flashmask_attention flash_attn_* flash_attention_* sparse_attention moe_permute moe_unpermute rms_norm"
 
+_OTHER_ACTIVATIONS = "celu elu elu_ hard* leaky_relu leaky_relu_ selu *shrink thresholded_relu thresholded_relu_"
+_OF_SCRIPTS = (
+    "do_* overwrite_output_dir run_name logging_dir log_on_each_node wandb_* pdc_* metrics_output_path output_signal_dir "
+    "print_config save_on_each_node past_index"
+)
+_UNUSED = "flatten_param_grads no_cuda ddp_* lazy_data_processing local_rank"
+_OF_OTHER_GENERATORS = (
+    "use_fast use_fp16_decoding fast_ptq_sampling decoder_start_token_id synced_gpus paddlenlp_version transformers_version"
+)
+GENERATE = "paddlenlp.generation.utils.GenerationMixin"
+
 SCOPE: tuple[tuple[str, str, str], ...] = (
     ("*", "name", "a name in messages"),
     ("*", "verbose", "prints only"),
@@ -52,13 +63,33 @@ SCOPE: tuple[tuple[str, str, str], ...] = (
         for each in _GPU_KERNELS.split()
     ),
     ("paddle.nn.functional.*", "data_format", "vision"),
+    *((f"paddle.nn.functional.{each}", "*", "of no training of a language model") for each in _OTHER_ACTIVATIONS.split()),
+    ("*", "out", "the same kernel, into a given tensor"),
+    ("paddle.nn.functional.*", "inplace", "the same kernel, into a given tensor"),
     ("paddle.optimizer.*", "startup_program", "static graphs"),
     ("paddle.optimizer.*", "no_grad_set", "static graphs"),
     ("paddle.optimizer.Optimizer.backward", "*", "static graphs"),
+    ("paddle.optimizer.LBFGS*", "*", "takes a closure, which no trainer gives"),
     ("paddle.distributed.InMemoryDataset*", "*", "parameter servers"),
     ("paddle.distributed.split", "*", "static graphs"),
     ("paddle.distributed.create_nccl_config", "*", "tuning of a GPU's library"),
+    ("paddle.distributed.new_group", "nccl_*", "tuning of a GPU's library"),
     ("paddle.jit.set_*", "*", "prints only"),
+    *(("paddlenlp.trainer.TrainingArguments", each, "read by scripts, or a name") for each in _OF_SCRIPTS.split()),
+    *(("paddlenlp.trainer.TrainingArguments", each, "of another device, or unused") for each in _UNUSED.split()),
+    ("paddlenlp.trainer.TrainingArguments", "skip_*_*r*", "measures only"),
+    ("paddlenlp.trainer.TrainingArguments", "optim", "needs Triton's kernels"),
+    ("paddlenlp.trainer.TrainingArguments", "count_trained_tokens", "needs fleet's groups"),
+    ("paddlenlp.trainer.TrainingArguments", "pad_token_id", "needs fleet's groups"),
+    ("paddlenlp.trl.SFTConfig", "use_f*", "kernels of a card"),
+    ("paddlenlp.trl.SFTConfig", "*ssa*", "kernels of a card"),
+    ("paddlenlp.peft.LoRAConfig", "do_qat", "quantization"),
+    ("paddlenlp.peft.LoRAConfig", "loraga", "calls .cuda()"),
+    ("paddlenlp.peft.LoRAConfig", "merge_weights", "unread"),
+    ("paddlenlp.peft.LoRAConfig", "enable_lora_list", "unread"),
+    ("paddlenlp.peft.LoRAConfig", "head_dim", "unread"),
+    *((f"{GENERATE}.generate", each, "refused, or of encoders and decoders") for each in _OF_OTHER_GENERATORS.split()),
+    ("paddlenlp.data.DataCollatorForLanguageModeling*", "*", "masked models"),
 )
 """Patterns of functions and of parameters that are out of scope, and why; the first that matches."""
 
