@@ -50,6 +50,7 @@ CONTENTS = {
     "Reference": [
         "docs/glossary.md",
         "docs/capabilities.md",
+        "docs/arguments.md",
         "docs/faults.md",
         "docs/field.md",
         "docs/releases.md",
