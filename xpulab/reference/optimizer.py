@@ -25,8 +25,9 @@ def _mean(state: State, name: str, value: np.ndarray, share: float) -> Any:
 
 def _power(state: State, name: str, base: float, like: np.ndarray | None = None) -> float:
     """base**t in step t. Paddle keeps it for each element of a weight (like), or, one power ahead, as one number."""
-    state[name] = state.get(name, np.array([base]) if like is None else np.ones_like(like)) * base
-    return float(np.ravel(state[name])[0]) / (base if like is None else 1.0)
+    before = state.get(name, np.array([base]) if like is None else np.ones_like(like))
+    state[name] = before * base
+    return float(np.ravel(before if like is None else state[name])[0])
 
 
 def sgd(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float) -> np.ndarray:
