@@ -71,3 +71,19 @@ def test_a_parameter_is_varied_when_any_call_gave_it_another_value(tmp_path, cen
         census.main(["open", str(file)])
     assert ended.value.code == 1
     assert "paddle.nn.functional.softmax | axis" in capsys.readouterr().out
+
+
+def test_the_page_has_every_parameter_of_the_installed_release(tmp_path, census):
+    """Each function of the installed Paddle and PaddleNLP, with its parameters."""
+    text = census.PAGE.read_text(encoding="utf-8")
+    empty = tmp_path / "lines"
+    empty.write_text("")
+    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")[1:]}
+    for each in census.counted(empty):
+        module = census.module_of(each.function)
+        row = next(
+            line
+            for line in sections[module].splitlines()
+            if line.startswith(f"| `{each.function.removeprefix(module + '.')}` |")
+        )
+        assert f"`{each.name}`" in row, each

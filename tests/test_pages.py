@@ -65,7 +65,7 @@ def unknown_in(line):
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
     given = []
     for word in words:
-        if word in ("|", ">", "&&") or word.endswith(".py"):
+        if word in ("|", ">", "&&", "-m") or word.endswith(".py"):
             break  # what follows belongs to another program
         given.append(word.split("=")[0])
     return [f"{command.name} {word}" for word in given if word.startswith("--") and word not in known]

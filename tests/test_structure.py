@@ -21,7 +21,7 @@ TEXTS = (
     "xpulab/**/*.py",
 )
 LAYERS = (
-    {"errors", "files", "devices", "processor", "child", "messages", "records", "sim", "warm"},
+    {"errors", "files", "devices", "processor", "child", "messages", "records", "sim", "verdict", "warm"},
     {"doctor", "reference", "pretrained"},
     {"checks"},
     {"ranks"},

@@ -11,6 +11,7 @@ from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
 from xpulab.messages import N_
+from xpulab.verdict import exit_code
 
 
 @command(context_settings={"allow_interspersed_args": False})
@@ -58,4 +59,4 @@ def shapes(
     )
     report = command.shapes(request, out)
     print(prediction.format_prediction(report) if target else command.format_report(report))
-    raise typer.Exit(0 if target or report["verdict"] == "right" else 1)
+    raise typer.Exit(0 if target else exit_code(report["verdict"]))

@@ -20,6 +20,7 @@ from xpulab.child import Child
 from xpulab.devices import SIMULATED
 from xpulab.errors import InputError
 from xpulab.operators import prediction
+from xpulab.verdict import RIGHT, UNDECIDED, WRONG
 
 TIMEOUT = 1800.0
 """Seconds that the script, and the comparison, may take."""
@@ -120,7 +121,7 @@ def judged(report: dict[str, Any]) -> dict[str, Any]:
             missing[reason] = missing.get(reason, 0.0) + (row["work"] - row["compared_work"]) / max(work, 1.0)
     shares = {"calls": compared / calls, "work": done / max(work, 1.0)}
     is_open = _PROGRAM in missing or shares["work"] < _ENOUGH_WORK or shares["calls"] < _ENOUGH_CALLS
-    verdict = "wrong" if "wrong" in report["outcomes"] else "undecided" if is_open else "right"
+    verdict = WRONG if WRONG in report["outcomes"] else UNDECIDED if is_open else RIGHT
     return {"verdict": verdict, **shares, "missing": missing}
 
 
@@ -147,7 +148,7 @@ def _summary(report: dict[str, Any]) -> list[str]:
     if fallbacks := sum(row["falls_back"] for row in report["operators"]):
         lines.append(f"{fallbacks} operators have no kernel for {report['device']} here: the CPU computes them")
     lines += [f"{call}: no label of this batch counts: its loss is a mean of nothing" for call in report["without_labels"]]
-    if report["verdict"] == "undecided":
+    if report["verdict"] == UNDECIDED:
         lines += [f"not compared, {_percent(share)} of the work: {reason}" for reason, share in report["missing"].items()]
         decided = [remedy for start, remedy in _DECIDED_BY.items() if any(each.startswith(start) for each in report["missing"])]
         lines.append(
@@ -155,7 +156,7 @@ def _summary(report: dict[str, Any]) -> list[str]:
         )
     names = [f"{counted[name]} {name}" for name in ("operators", "right", "wrong", "not compared") if name in counted]
     shares = f"{_percent(report['calls'])} of the calls and {_percent(report['work'])} of the floating-point work were compared"
-    verdict = {"wrong": "NOT right", "right": "no operator is wrong"}.get(report["verdict"], "undecided")
+    verdict = {WRONG: "NOT right", RIGHT: "no operator is wrong"}.get(report["verdict"], UNDECIDED)
     step = f"step {report['step']} of {report['script']} on {report['device']}"
     return [*lines, f"{step}: {', '.join(names)}; {shares}: {verdict}"]
 

@@ -27,7 +27,7 @@ from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.shared.operator_tester import EMPTY, LAYOUTS, OF_LAYOUTS, SHAPES, Right, Rules, Shape, compared, computed
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
-from xpulab.reference.bounds import BITS, LEAST, long_sum
+from xpulab.reference.bounds import BITS, HALVES, LEAST, long_sum
 from xpulab.reference.operators import log_softmax, normalized, rotated, slope_of_normalized, slope_of_softmax, softmax, summed
 
 Kept = Mapping[str, int]
@@ -457,6 +457,9 @@ def attention(types: Sequence[str]) -> Grid:
     further: Rules = {
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 45,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
+        "beside -10,000 a type of 16 bits keeps nothing of a score": lambda dtype, padding: (
+            dtype in HALVES and padding is interesting.PADDINGS["every key"]
+        ),
     }
     of_numbers: dict[str, Any] = {"layout": interesting.LAYOUTS, "values": interesting.VALUES}
     return Grid(axes, rules).with_further(

@@ -296,7 +296,8 @@ _FURTHER: Rules = {
     "only extremes, and of masked numbers exponentials, take what is not finite": lambda operator, values: (
         values in interesting.NOT_FINITE.values()
         and operator not in ("max", "min")
-        and not (values is interesting.NOT_FINITE["masked"] and operator in ("logsumexp", "softmax", "log_softmax"))
+        and not (values is interesting.NOT_FINITE["masked"] and operator == "logsumexp")  # a row of -inf has no softmax
+        and not (values is interesting.NOT_FINITE["masked in part"] and operator in ("logsumexp", "softmax", "log_softmax"))
     ),
 }
 

@@ -145,11 +145,21 @@ def _signed_zeros(rng: np.random.Generator, shape: Shape) -> np.ndarray:
     return np.where(rng.random(shape) < 0.75, rng.choice([0.0, -0.0], shape), rng.standard_normal(shape))
 
 
+def _masked_in_part(rng: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Numbers of which half are -inf; none of the last row and of the last column."""
+    numbers = rng.standard_normal(shape)
+    values = np.where(rng.random(shape) < 0.5, -np.inf, numbers)
+    if values.size:
+        for place in (np.s_[..., -1:], np.s_[-1:]) if shape else (np.s_[...],):
+            values[place] = numbers[place]
+    return values
+
+
 def _masked(rng: np.random.Generator, shape: Shape) -> np.ndarray:
-    """Numbers of which half are -inf; of several rows all of the first one, and none of the last."""
-    values = np.where(rng.random(shape) < 0.5, -np.inf, rng.standard_normal(shape))
+    """The same, and of several rows all of the first one."""
+    values = _masked_in_part(rng, shape)
     if len(shape) > 1 and shape[0] > 1:
-        values[0], values[-1] = -np.inf, rng.standard_normal(shape[1:])
+        values[0] = -np.inf
     return values
 
 
@@ -158,6 +168,7 @@ NOT_FINITE: dict[str, Values] = {
     "the least of the type": lambda rng, shape: np.full(shape, -np.inf),
     "the largest of the type": lambda rng, shape: np.full(shape, np.inf),
     "masked": _masked,
+    "masked in part": _masked_in_part,
 }
 """By name values of operators for which infinities mean something; of an integer type the least and the largest."""
 
@@ -225,7 +236,7 @@ OF_NOTHING: Rules = {
 }
 
 NO_MASKED_INTEGERS: Rules = {
-    "only floating numbers are masked": lambda dtype, values: values is NOT_FINITE["masked"] and dtype not in FLOATS
+    "only floating numbers are masked": lambda dtype, values: values in (_masked, _masked_in_part) and dtype not in FLOATS
 }
 
 FEW_AXES: Rules = {"Paddle slices at most six axes": lambda shape: len(shape) > 6}
