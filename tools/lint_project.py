@@ -36,7 +36,7 @@ WORDS = {
     r"\bmisfits?\b": "incomparable",
     r"\bsurroundings\b": "run context",
     r"\bhand(?:s|ed|ing)? on\b": "forward",
-    r"\bpatience\b(?!=)": "timeout",
+    r"\bpatience\b(?![=`])": "timeout",
     r"\b(?:hold|holds|held|holding)(?: \w+){0,4} against\b": "compare with",
     r"\bnobody (?:is told|knows)\b|\b(?:is|are|be) told\b": "silently, is reported",
     r"\b(?:goes|go|went|gone) astray\b": "fails",
