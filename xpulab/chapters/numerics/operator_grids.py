@@ -291,7 +291,12 @@ _FURTHER: Rules = {
     ),
     "logsumexp takes at most four axes": lambda operator, shape: operator == "logsumexp" and len(shape) > 4,
     "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
-        operator in ("sum", "mean", "cumsum", "norm") and layout in interesting.REPEATED and math.prod(shape) > 1025
+        operator in ("sum", "mean", "cumsum", "norm") and layout in interesting.REPEATED and math.prod(shape) > 513
+    ),
+    "equal exponentials of a long sum are rounded alike": lambda operator, shape, values: (
+        operator in ("softmax", "log_softmax", "logsumexp")
+        and max(shape, default=0) > 1 << 15
+        and values is not VALUES["normal"]
     ),
     "only extremes, and of masked numbers exponentials, take what is not finite": lambda operator, values: (
         values in interesting.NOT_FINITE.values()
