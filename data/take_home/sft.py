@@ -1,38 +1,55 @@
-"""Fine-tune a language model on questions and answers with PaddleNLP's SFTTrainer.
+"""Fine-tune a language model on conversations with PaddleNLP's SFTTrainer.
 
     python sft.py config.json                                                     one card, or a CPU
     python sft.py config.json --max_steps 2 --device cpu                          arguments replace those of the file
     python -m paddle.distributed.launch --devices 0,1,2,3,4,5,6,7 sft.py config.json          eight cards, one process each
     ... sft.py config.json --tensor_parallel_degree 2 --unified_checkpoint true               each model on two cards
 
-It needs Paddle and PaddleNLP 3.0.0b4, nothing else. config.json uses the argument names of PaddleNLP's llm/run_finetune.py:
+It needs Paddle, PaddleNLP 3.0.0b4 and chat_data.py beside it. config.json uses the argument names of PaddleNLP's
+llm/run_finetune.py:
 
     model_name_or_path      a folder with config.json, weights and tokenizer, or a name that PaddleNLP knows
     continue_training       true: start from these weights; false: from random ones, for tests
-    dataset_name_or_path    a folder with train.json and dev.json: a line for each {"question": "...", "answer": "..."}
-    max_length              longer examples are left out, in tokens
+    dataset_name_or_path    a folder with train.json and dev.json, or .jsonl; chat_data.py says in which formats
+    max_length              tokens; longer examples are left out and counted, or cut: --longer cut
+    zero_padding            true: several examples in each row of max_length tokens, which do not see each other;
+                            with greedy_zero_padding where they fit best
     output_dir              where the trained model is written, as safetensors, with its tokenizer
+    resume_from_checkpoint  a checkpoint, or true: the last one in output_dir, where there is one
 
-All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...). With
-tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved as one. For a pipeline
-and sequence parallelism all examples are padded to max_length tokens. losses.json in output_dir has the loss of each log.
+All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...). One that
+this script does not honour is refused. The first process tokenizes the files into output_dir/tokens; the others, and the next
+training, read them there. With tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved
+as one. losses.json in output_dir has the loss of each log. Each log also has tokens_per_second, mfu where --peak_tflops is
+given, and grad_norm where each process holds all gradients.
 --log FILE logs each step, to compare this training with the same one elsewhere by `xpulab align`; for it, put a copy of
 xpulab/align/log.py beside this script.
-llm/run_finetune.py reads the same config.json; its data has the names "src" and "tgt" instead of "question" and "answer".
 """
 
 import json
 import sys
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import chat_data
 import paddle
-from paddlenlp.data import DataCollatorForSeq2Seq
-from paddlenlp.trainer import PdArgumentParser, TrainerCallback
-from paddlenlp.trainer.trainer_utils import ShardingOption
+from paddlenlp.peft import LoRAModel
+from paddlenlp.trainer import EarlyStoppingCallback, PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_utils import ShardingOption, get_last_checkpoint
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoModelForCausalLMPipe, AutoTokenizer
 from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
+
+OF_MODELS = {"model_name_or_path", "tokenizer_name_or_path", "continue_training"}
+OF_DATA = {
+    *("dataset_name_or_path", "max_length", "zero_padding", "greedy_zero_padding", "pad_to_multiple_of", "pad_to_max_length"),
+    *("lazy", "chat_template"),  # rows are always read lazily
+}
+NOT_OF_TRAINING = {
+    *("max_seq_length", "dataset_text_field", "dataset_num_proc", "dataset_batch_size", "model_init_kwargs", "dataset_kwargs"),
+    *("eval_packing", "use_ssa", "ssa_group_size_ratio", "decay_steps", "benchmark", "autotuner_benchmark"),
+}
 
 
 @dataclass
@@ -40,57 +57,99 @@ class Options:
     """What run_finetune.py has no argument for; give it on the command line, so that config.json stays readable for both."""
 
     log: str = field(default="", metadata={"help": "a new file for `xpulab align`, which compares two trainings"})
+    longer: str = field(default="leave out", metadata={"help": 'examples longer than max_length: "leave out" or "cut"'})
+    early_stopping_patience: int = field(
+        default=0, metadata={"help": "evaluations without a better metric_for_best_model, after which it stops; 0: it does not"}
+    )
+    peak_tflops: float = field(
+        default=0.0, metadata={"help": "of a card in the type that you train in, from its data sheet; for mfu"}
+    )
 
 
 def main():
     """Train with the arguments of the command line; returns the trainer."""
-    # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
-        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
-    model_args, data_args, args, options = arguments()
+    keep_rank_0()
+    model_args, data_args, args, options = arguments((ModelConfig, DataConfig, SFTConfig, Options), OF_MODELS)
     paddle.set_device(args.device)
     paddle.seed(args.seed)
-    tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path, padding_side="left")
-    network = load(model_args, data_args, args)
-    train, heldout = (rows_of(data_args, name, tokenizer) for name in ("train.json", "dev.json"))
+    tokenizer = new_tokenizer(model_args, data_args)
+    return train(load(model_args, data_args, args), tokenizer, data_args, args, options)
+
+
+def train(network, tokenizer, data_args, args, options):
+    """Train, evaluate and save; returns the trainer."""
+    files = {name: data_file(data_args, name) for name in ("train", "dev")}
+    rows = {name: examples(file, tokenizer, data_args, args, options) for name, file in files.items() if file}
     history = Losses()
-    trainer = SFTTrainer(
+    trainer = Trainer(
         model=network,
         args=args,
-        train_dataset=Examples(tokenizer, train),
-        eval_dataset=Examples(tokenizer, heldout),
+        train_dataset=rows["train"],
+        eval_dataset=rows.get("dev"),
         tokenizer=tokenizer,
         data_collator=collator(tokenizer, data_args, args),
         callbacks=[history],
+        peak_tflops=options.peak_tflops,
     )
+    if options.early_stopping_patience:
+        trainer.add_callback(EarlyStoppingCallback(options.early_stopping_patience))
     if options.log:
         log_of(options.log, trainer)
-    trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
-    loss_after = trainer.evaluate()["eval_loss"]
-    is_cut = max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1
-    is_cut = is_cut or ShardingOption.FULL_SHARD in args.sharding
-    if is_cut:
-        trainer.save_model()  # every rank has a part
+    trainer.train(resume_from_checkpoint=checkpoint(args))
+    heldout = trainer.evaluate()["eval_loss"] if "dev" in rows else None
+    save(trainer, tokenizer)
     if paddle.distributed.get_rank() == 0:
         for number, loss in enumerate(history.losses, start=1):
             print(f"log {number} loss {loss:.6f}")
-        print(f"held-out loss {loss_after:.6f}")
-        if not is_cut:
-            for row, answer in zip(heldout[:3], answers(network, tokenizer, heldout[:3]), strict=True):
-                print(f"{row['question']}  {answer}")
-            network.save_pretrained(args.output_dir, safe_serialization=True)
-        tokenizer.save_pretrained(args.output_dir)
+        if heldout is not None:
+            print(f"held-out loss {heldout:.6f}")
+        if not is_cut(args):
+            for question, answer in chat_data.samples(network, tokenizer, files.get("dev") or files["train"]):
+                print(f"{question}  {answer}")
         Path(args.output_dir, "losses.json").write_text(json.dumps(history.losses), encoding="utf-8")
         print("saved in", args.output_dir)
     return trainer
 
 
-def arguments():
-    """ModelConfig, DataConfig, SFTConfig and Options, from a JSON file and the command line."""
-    parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig, Options))
-    if len(sys.argv) > 1 and sys.argv[1].endswith(".json"):
-        return parser.parse_json_file_and_cmd_lines()
-    return parser.parse_args_into_dataclasses()
+def keep_rank_0():
+    """Rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)."""
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+
+
+def arguments(groups, of_models):
+    """What a JSON file and the command line say, by groups. Ends the program at an argument that would have no effect.
+
+    of_models: the arguments of ModelConfig that the script honours.
+    """
+    parser = PdArgumentParser(groups)
+    has_file = len(sys.argv) > 1 and sys.argv[1].endswith(".json")
+    read = parser.parse_json_file_and_cmd_lines() if has_file else parser.parse_args_into_dataclasses()
+    for given, honoured in ((read[0], of_models), (read[1], OF_DATA)):
+        for each in fields(given):
+            if each.name not in honoured and getattr(given, each.name) != each.default:
+                raise SystemExit(f"{each.name}: this script does not honour it; leave it out, or use llm/run_finetune.py")
+    for each in fields(SFTConfig):
+        if each.name in NOT_OF_TRAINING and getattr(read[2], each.name) != each.default:
+            raise SystemExit(f"{each.name}: this script does not honour it; leave it out (the length is max_length)")
+    return read
+
+
+def new_tokenizer(model_args, data_args):
+    """The model's tokenizer, which pads on the left, as generation needs."""
+    source = model_args.tokenizer_name_or_path or model_args.model_name_or_path
+    tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+    if data_args.chat_template:
+        tokenizer.init_chat_template(data_args.chat_template)
+    return tokenizer
+
+
+def checkpoint(args):
+    """The checkpoint to go on from, or None."""
+    given = args.resume_from_checkpoint
+    if str(given).lower() in ("true", "auto"):
+        return get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
+    return given
 
 
 def log_of(path, trainer):
@@ -108,61 +167,119 @@ def load(model_args, data_args, args):
     if args.device == "sim":
         config.tensor_parallel_output = False  # simulated cards compute the loss of whole logits only
     kind = AutoModelForCausalLMPipe if args.pipeline_parallel_degree > 1 else AutoModelForCausalLM
-    half = args.fp16_opt_level == "O2" and (args.bf16 or args.fp16)
-    dtype = ("bfloat16" if args.bf16 else "float16") if half else "float32"
+    dtype = weight_dtype(args)
     if model_args.continue_training:
         return kind.from_pretrained(model_args.model_name_or_path, config=config, dtype=dtype)
     return kind.from_config(config, dtype=dtype)
 
 
+def weight_dtype(args):
+    """The type of the weights: a half type with level O2 only."""
+    half = args.fp16_opt_level == "O2" and (args.bf16 or args.fp16)
+    return ("bfloat16" if args.bf16 else "float16") if half else "float32"
+
+
+def data_file(data_args, name):
+    """The file of that name in the folder, or None."""
+    folder = Path(data_args.dataset_name_or_path)
+    found = next((path for path in (folder / f"{name}.json", folder / f"{name}.jsonl") if path.is_file()), None)
+    if found is None and name == "train":
+        raise SystemExit(f"{folder}: has neither train.json nor train.jsonl; name a folder with one as dataset_name_or_path")
+    return found
+
+
+def examples(file, tokenizer, data_args, args, options):
+    """The examples of a file as rows of token ids, packed where that is asked for."""
+    try:
+        rows = chat_data.load(file, tokenizer, data_args.max_length, Path(args.output_dir, "tokens"), options.longer)
+    except chat_data.DataError as error:
+        raise SystemExit(str(error)) from None
+    counts = rows.counts
+    if paddle.distributed.get_rank() == 0:
+        print(f"{file}: {counts['kept']:,} of {counts['rows']:,} examples, {counts['tokens']:,} tokens")
+        if gone := counts["rows"] - counts["kept"]:
+            print(f"{file}: {gone:,} examples are left out: longer than {data_args.max_length} tokens, or without a label")
+        if counts["cut"]:
+            print(f"{file}: {counts['cut']:,} examples are cut at {data_args.max_length} tokens")
+    if not data_args.zero_padding:
+        return rows
+    return chat_data.Packed(rows, data_args.max_length, first_fit=data_args.greedy_zero_padding)
+
+
 def collator(tokenizer, data_args, args):
     """What makes a batch of examples: padded to the longest of them, or to max_length where cards agree on a shape once."""
-    if args.pipeline_parallel_degree > 1 or args.sequence_parallel:
-        length = data_args.max_length
-        return DataCollatorForSeq2Seq(tokenizer, padding="max_length", max_length=length, max_label_length=length)
-    return DataCollatorForSeq2Seq(tokenizer)
+    fixed = args.pipeline_parallel_degree > 1 or args.sequence_parallel or data_args.pad_to_max_length
+    return chat_data.Collator(tokenizer, data_args.max_length if fixed else None, data_args.pad_to_multiple_of or 1)
 
 
-def rows_of(data_args, name, tokenizer):
-    """The rows of a file whose examples are not longer than max_length."""
-    lines = Path(data_args.dataset_name_or_path, name).read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.strip()]
-    kept = [row for row in rows if len(encode(tokenizer, row)["input_ids"]) <= data_args.max_length]
-    if len(kept) < len(rows):
-        print(f"{name}: {len(rows) - len(kept)} of {len(rows)} examples are longer than {data_args.max_length} tokens")
-    return kept
+def is_cut(args):
+    """Whether each process has only a part of the weights."""
+    return max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1 or ShardingOption.FULL_SHARD in args.sharding
 
 
-def prompt(tokenizer, question):
-    """The text that the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
-    if tokenizer.chat_template is None:
-        return f"Question: {question}\nAnswer:"
-    turns = [{"role": "user", "content": question}]
-    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+def save(trainer, tokenizer):
+    """Write the model, or its adapter, and the tokenizer into output_dir."""
+    folder, is_adapter = trainer.args.output_dir, isinstance(trainer.model, LoRAModel)
+    if is_adapter or is_cut(trainer.args):  # of a cut model every rank has a part
+        trainer.save_model(merge_tensor_parallel=is_adapter and trainer.args.tensor_parallel_degree > 1)
+    elif trainer.args.should_save:
+        trainer.model.save_pretrained(folder, safe_serialization=True)
+    if trainer.args.should_save:
+        tokenizer.save_pretrained(folder)
 
 
-def encode(tokenizer, row):
-    """One training example: input_ids, attention_mask and labels, lists of the same length."""
-    by_hand = tokenizer.chat_template is None  # a template writes all special tokens, and the line before the answer
-    asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
-    answer = " " + row["answer"] if by_hand else row["answer"]
-    answered = tokenizer(answer, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
-    labels = [-100] * (len(asked) - 1) + answered + [-100]
-    return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
+class Trainer(SFTTrainer):
+    """Adds to each log tokens_per_second of all cards, mfu and grad_norm.
+
+    mfu: 6 operations for each weight and token, which leaves attention's own out, as a share of the peak of all cards.
+    grad_norm: of the last step before clipping; not with sharding, tensor or pipeline parallelism.
+    """
+
+    def __init__(self, *given, peak_tflops=0.0, **named):
+        super().__init__(*given, **named)
+        self.peak_tflops, self.tokens, self.since = peak_tflops, 0, None
+        self.norms = Norms()
+        if not self.args.sharding and not is_cut(self.args):
+            self.add_callback(self.norms)
+
+    def training_step(self, model, inputs, *given, **named):
+        self.count(inputs["attention_mask"])
+        return super().training_step(model, inputs, *given, **named)
+
+    def training_pipeline_step(self, model, inputs):
+        self.count(inputs["attention_mask"])
+        return super().training_pipeline_step(model, inputs)
+
+    def count(self, mask):
+        """The tokens of a batch that are no padding."""
+        self.since = self.since or time.monotonic()
+        self.tokens += int((mask if mask.ndim == 2 else paddle.diagonal(mask, axis1=-2, axis2=-1)).astype("int64").sum())
+
+    def log(self, logs, **named):
+        if "loss" in logs and self.since:
+            rate = self.tokens * self.args.dataset_world_size / (time.monotonic() - self.since)
+            logs["tokens_per_second"] = round(rate, 1)
+            if self.peak_tflops:
+                cards = paddle.distributed.get_world_size()
+                weights = sum(each.size for each in self.model.parameters()) * cards / self.args.dataset_world_size
+                logs["mfu"] = round(6 * weights * rate / (self.peak_tflops * 1e12 * cards), 4)
+            if self.norms.last is not None:
+                logs["grad_norm"] = self.norms.last
+            self.tokens, self.since = 0, time.monotonic()
+        super().log(logs, **named)
 
 
-class Examples(paddle.io.Dataset):
-    """Rows, encoded for training."""
+class Norms(TrainerCallback):
+    """Keeps the 2-norm of all gradients before clipping."""
 
-    def __init__(self, tokenizer, rows):
-        super().__init__()
-        self.encoded = [encode(tokenizer, row) for row in rows]
+    last = None
 
-    def __len__(self):
-        return len(self.encoded)
-
-    def __getitem__(self, index):
-        return self.encoded[index]
+    def on_optimizer_begin(self, args, state, control, **named):
+        held = [(each.grad, getattr(each, "main_grad", None)) for each in named["model"].parameters()]
+        gradients = [each if main is None else main for each, main in held]
+        squares = [paddle.square(each.astype("float32")).sum() for each in gradients if each is not None]
+        scale = named["scaler"]._scale.item() if named.get("scaler") else 1.0
+        self.last = float(paddle.add_n(squares).sqrt()) / scale if squares else None
 
 
 class Losses(TrainerCallback):
@@ -175,23 +292,6 @@ class Losses(TrainerCallback):
         if "loss" in (logs or {}):
             self.losses.append(float(logs["loss"]))
             self.rates.append(float(logs["learning_rate"]))
-
-
-@paddle.no_grad()
-def answers(network, tokenizer, rows, at_most=24):
-    """The answer to the question of each row: the most likely token each time, at most 24."""
-    network.eval()
-    asked = [prompt(tokenizer, row["question"]) for row in rows]
-    by_hand = tokenizer.chat_template is None
-    batch = tokenizer(asked, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="pd")
-    tokens, _ = network.generate(
-        **batch,
-        max_new_tokens=at_most,
-        decode_strategy="greedy_search",
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
 
 
 if __name__ == "__main__":

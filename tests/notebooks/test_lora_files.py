@@ -84,6 +84,7 @@ def test_two_simulated_cards_take_the_steps_of_one_process(home: Path, losses: l
 )
 def test_the_script_refuses_what_this_release_does_wrongly(home: Path, arguments: list[str], message: str, monkeypatch):
     monkeypatch.chdir(home)
+    monkeypatch.syspath_prepend(home)
     monkeypatch.setattr(sys, "argv", ["lora.py", "config.json", *arguments])
     with pytest.raises(SystemExit, match=message):
         runpy.run_path(str(home / "lora.py"))["main"]()

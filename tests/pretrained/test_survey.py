@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from xpulab import cli, files
-from xpulab.pretrained.examples import read_examples
+from xpulab.chapters.shared.take_home import load_script
 
 CHAT = str(files.data("models", "tiny-smollm2"))
 PLAIN = str(files.data("models", "tiny-qwen2"))
@@ -60,7 +60,7 @@ def test_the_labels_are_the_answers_with_their_end_tokens(tmp_path):
 
     labels = counted(tmp_path, [FORMATS["src, tgt"](*pair) for pair in PAIRS], model=PLAIN)[1]
     tokenizer = AutoTokenizer.from_pretrained(PLAIN)
-    assert labels == sum(len(tokenizer(answer + tokenizer.eos_token)["input_ids"]) for _, answer in PAIRS)
+    assert labels == sum(len(tokenizer(f" {answer}{tokenizer.eos_token}")["input_ids"]) for _, answer in PAIRS)
 
 
 def test_every_answer_of_a_conversation_counts_and_one_of_weight_0_does_not(tmp_path):
@@ -163,5 +163,5 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         for _ in range(200):
             file.write(row * 100)  # 200 MB
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert sum(1 for _ in read_examples(path)) == 20_000
+    assert sum(1 for _ in load_script("chat_data").read_examples(path)) == 20_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB

@@ -1,25 +1,25 @@
 """What a file of examples gives a model to learn, before a training: lengths, labels that count, ends, repetitions, cuts.
 
-A row is written by the chat template of the model's tokenizer, and answers count; without a template an end token follows each
-answer, as in PaddleNLP's SFT. Of a row a few bytes stay in memory.
+The rows are read and written as data/take_home/chat_data.py does for a training. Of a row a few bytes stay in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import sys
 import tempfile
 import warnings
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.messages import N_
-from xpulab.pretrained.examples import Turn, read_examples
 from xpulab.pretrained.tokenizer import write_from_folder
 from xpulab.pretrained.torch_folder import read_config, read_json
 
@@ -66,8 +66,19 @@ class Survey:
 def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
     """Read a file of examples with the tokenizer of a model's folder. limit: None is the context of the model.
 
-    Raises InputError as read_examples does, for a folder without a tokenizer, and for a row that the chat template refuses.
+    Raises InputError, with the line, for a row that cannot be read or that the template refuses, and without a tokenizer.
     """
+    source = importlib.util.spec_from_file_location("chat_data", files.DATA / "take_home" / "chat_data.py")
+    assert source and source.loader
+    chat_data = sys.modules["chat_data"] = importlib.util.module_from_spec(source)  # its dataclasses look themselves up there
+    source.loader.exec_module(chat_data)
+    try:
+        return _counted(path, folder, limit, chat_data)
+    except chat_data.DataError as error:
+        raise InputError(str(error)) from error
+
+
+def _counted(path: Path, folder: Path, limit: int | None, chat_data: Any) -> Survey:
     config, tokenizer, rows = read_config(folder), _tokenizer(folder), array("Q")
     found = Survey(str(path), limit or config.get("max_position_embeddings") or tokenizer.model_max_length)
     tokenizer.model_max_length = int(1e9)  # else it warns of each row that is longer
@@ -75,8 +86,9 @@ def survey(path: Path, folder: Path, limit: int | None = None) -> Survey:
     stated = [np.atleast_1d(each.get("eos_token_id", [])) for each in (config, generation)]  # a number, a list, or none
     ends, special = {tokenizer.eos_token_id, *np.hstack(stated).tolist()}, tokenizer.all_special_tokens
     numbers, vocabulary = array("L"), config.get("vocab_size", len(tokenizer))
-    for example in read_examples(path):
-        read = [_tokens(turns, tokenizer, f"{path} line {example.line}") for turns in example.texts]
+    for example in chat_data.read_examples(path):
+        at = f"{path} line {example.line}"
+        read = [list(zip(*chat_data.encode(turns, tokenizer, at), strict=True)) for turns in example.texts]
         kept = [[token for token, counts in tokens[: found.limit] if counts] for tokens in read]
         complete = [labels for labels, tokens in zip(kept, read, strict=True) if labels and len(tokens) <= found.limit]
         texts = [turn.text for turns in example.texts for turn in turns]
@@ -135,40 +147,3 @@ def _tokenizer(folder: Path) -> Any:
     with tempfile.TemporaryDirectory() as copy:
         write_from_folder(folder, Path(copy))
         return AutoTokenizer.from_pretrained(copy)
-
-
-def _tokens(turns: list[Turn], tokenizer: Any, at: str) -> list[tuple[int, bool]]:
-    """The tokens of a text, each with whether it counts."""
-    pieces = [(text, counts) for text, counts in _pieces(turns, tokenizer, at) if text]
-    return [(id, counts) for text, counts in pieces for id in tokenizer(text, add_special_tokens=False)["input_ids"]]
-
-
-def _pieces(turns: list[Turn], tokenizer: Any, at: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces that count or do not."""
-    from jinja2.exceptions import TemplateError
-
-    if not tokenizer.chat_template:
-        for turn in turns:
-            yield turn.text + (tokenizer.eos_token if turn.counts and turn.text else ""), turn.counts
-        return
-
-    def written(count: int, is_asked: bool = False) -> str:
-        messages = [{"role": turn.role, "content": turn.text} for turn in turns[:count]]
-        tokens = {name: getattr(tokenizer, name) for name in ("bos_token", "eos_token")}
-        try:
-            return tokenizer.chat_template.render(messages=messages, add_generation_prompt=is_asked, **tokens) if count else ""
-        except (TemplateError, TypeError) as error:
-            raise InputError(
-                f"{at}: the model's chat template refuses the row: {error}; correct the order of its turns"
-            ) from error
-
-    done = ""
-    for number, turn in enumerate(turns):
-        if turn.counts:
-            before, after = written(number, is_asked=True), written(number + 1)
-            if not (before.startswith(done) and after.startswith(before)):  # it writes earlier turns in another way
-                before, done = after[: after.rfind(turn.text)], ""
-            yield before[len(done) :], False
-            yield after[len(before) :] if turn.text.strip() else "", True
-            done = after
-    yield written(len(turns))[len(done) :], False

@@ -104,8 +104,8 @@ def template_does_not_begin_the_answer(render, self, conversation, add_generatio
 @fault("sft.take-home-code", breaks=FILES)
 def script_does_not_shift_the_labels() -> None:
     """The script to take home does not shift the labels."""
-    shifted, unshifted = "[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered"
-    replace_in_file("data/take_home/sft.py", shifted, unshifted)
+    shifted, unshifted = "labels[:-1] = np.where(counts[1:], ids[1:], IGNORED)", "labels[:] = np.where(counts, ids, IGNORED)"
+    replace_in_file("data/take_home/chat_data.py", shifted, unshifted)
 
 
 @fault("sft.labels-are-the-answer", "sft.exercise-labels", breaks=CELLS)

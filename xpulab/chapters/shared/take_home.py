@@ -1,17 +1,17 @@
 """Write the files that a reader takes home: a training script, its configuration, and the lines that launch it.
 
-The scripts are in data/take_home. They need Paddle and PaddleNLP, not xpulab.
+The scripts are in data/take_home. They need Paddle and PaddleNLP, not xpulab. One that imports another is written with it.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from xpulab import files
@@ -26,7 +26,9 @@ _VISIBLE = {"xpu": "XPU_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
 
 
 def write(folder: str | Path, *, script: str, config: Mapping[str, Any], device: str) -> list[Path]:
-    """Write the script, config.json and three launch files into the folder, which is made if needed. Returns their paths.
+    """Write the script, config.json, three launch files and the scripts that it imports into a folder. Returns their paths.
+
+    The folder is made if needed.
 
     script: the name of a file in data/take_home, without ".py".
     config: the arguments of the script, by the names that PaddleNLP gives them; "device" is added.
@@ -43,6 +45,9 @@ def write(folder: str | Path, *, script: str, config: Mapping[str, Any], device:
     for name, lines in launch_files(source.name, target).items():
         written.append(folder / name)
         written[-1].write_text(lines, encoding="utf-8")
+    for name in _imported(script):
+        written.append(folder / f"{name}.py")
+        shutil.copyfile(script_path(name), written[-1])
     return written
 
 
@@ -76,12 +81,26 @@ def script_path(script: str) -> Path:
 
 def load_script(script: str) -> Any:
     """A script as a module, which a pickle of its classes finds again. Raises InputError when it is not there."""
-    spec = importlib.util.spec_from_file_location(script, script_path(script))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
+    for name in reversed(_imported(script)):
+        if name not in sys.modules:
+            load_script(name)
+    path = script_path(script)
+    module = ModuleType(script)
+    module.__file__ = str(path)
     sys.modules[script] = module  # dataclasses look their types up there
-    spec.loader.exec_module(module)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
     return module
+
+
+def _imported(script: str) -> list[str]:
+    """The scripts that a script imports, and those that they import, in this order, each once."""
+    found: list[str] = []
+    for node in ast.parse(script_path(script).read_text(encoding="utf-8")).body:
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if (files.DATA / "take_home" / f"{name}.py").is_file():
+                found += [each for each in [name, *_imported(name)] if each not in found]
+    return found
 
 
 def source_of(script: str, name: str) -> str:
