@@ -197,7 +197,7 @@ def _embedding(limit: tuple[float, float] | None = None, **options: Any) -> Opti
         return table * np.where(is_long, limit[0] / (norms + 1e-7), 1)
 
     def call(x: Any, y: Any, case: Case) -> Any:
-        named = {"max_norm": limit[0], "norm_type": limit[1]} if limit else {}
+        named: dict[str, Any] = {"max_norm": limit[0], "norm_type": limit[1]} if limit else {}
         found = F.embedding(paddle.to_tensor(_ids(x)), x, **named, **options)
         return paddle.concat([found, x.detach()])
 
