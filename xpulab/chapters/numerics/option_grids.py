@@ -232,7 +232,7 @@ def _after_a_step(x: np.ndarray, y: np.ndarray, case: Case) -> Right:
 def _softmax(call: Formula, kernel: str = "softmax") -> Option:
     def value(x: np.ndarray, y: np.ndarray, case: Case) -> Right:
         chances = softmax(x, case.axis)
-        return chances, steepness(x, case.axis) * chances * long_sum(x.shape[case.axis])
+        return chances, steepness(x, case.axis) * chances * long_sum(x.shape[case.axis] ** 2)  # equal terms are rounded alike
 
     def slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray, case: Case) -> list[Right]:
         slope = slope_of_softmax(softmax(x, case.axis), weight, case.axis)
