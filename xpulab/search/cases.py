@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from xpulab.chapters.numerics import accumulators, cast_grid, layer_grids, operator_grids, order_grid
+from xpulab.chapters.numerics import accumulators, cast_grid, layer_grids, operator_grids, option_grids, order_grid
 from xpulab.chapters.shared import kept_bits, precision
 from xpulab.chapters.tensors import index_grids, moving_grid, writing_grid
 from xpulab.checks.grid import Case, Grid
@@ -84,6 +84,7 @@ def _grids(device: str, types: list[str]) -> dict[str, tuple[Grid, tuple[Run, Ad
         "numerics.cross-entropy": (layer_grids.losses(types), layer_grids.RUN_LOSSES),
         "operators.attention": (layer_grids.attention(types), layer_grids.run_attention(kept)),
         "operators.rotary": (layer_grids.rotary(types), layer_grids.RUN_ROTARY),
+        "numerics.options": (option_grids.options(types), option_grids.RUN),
         "random.dropout": (layer_grids.dropout(types), layer_grids.RUN_DROPOUT),
         "indexing.get": (index_grids.reading(), index_grids.RUN),
         "indexing.set": (index_grids.writing(device), index_grids.RUN),

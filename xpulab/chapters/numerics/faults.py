@@ -307,3 +307,15 @@ def float16_has_no_small_and_no_infinite_numbers(real, self, dtype):
 def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
     """AdamW ignores multi_precision."""
     real(self, *given, multi_precision=False, **named)
+
+
+@fault("numerics.options", wraps="paddle.nn.functional:smooth_l1_loss")
+def huber_loss_has_a_delta_of_one(loss, x, y, reduction="mean", delta=1.0, **named):
+    """smooth_l1_loss ignores delta."""
+    return loss(x, y, reduction=reduction, **named)
+
+
+@fault("numerics.options", wraps="paddle.nn.functional:embedding")
+def embedding_limits_another_norm(embedding, x, weight, norm_type=2.0, **named):
+    """embedding limits the norm of two, whatever norm_type says."""
+    return embedding(x, weight, **named)
