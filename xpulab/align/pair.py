@@ -98,7 +98,7 @@ def _apart(pair: Pair | None) -> float:
 
 
 def _apart_but_scaled(pair: Pair | None) -> float:
-    """How far the losses are apart at the median once a factor or an offset is taken away: a smooth curve looks shifted, too."""
+    """How far the losses are apart at the median without a factor or an offset: a smooth curve that has one looks shifted."""
     if pair is None:
         return np.inf
     ours, theirs = pair.values["loss"]

@@ -22,7 +22,7 @@ def compare(
 ) -> None:
     """Compare the second of two runs with the first, or each of several machines with the others.
 
-    Exit code 0: nothing, 1: something is wrong or unlike, or too little was compared, 2: could not compare. It only reads results.
+    Exit code 0: nothing, 1: something is wrong or unlike, or undecided, 2: could not compare. It only reads results.
     """
     from xpulab.fleet.compare.comparison import format_comparison, to_json
     from xpulab.fleet.compare.machines import compare_machines

@@ -45,7 +45,9 @@ def in_json(*arguments):
 def test_findings_and_notes_are_the_same_on_the_console_and_in_json(put, results, kind):
     folders = put(**{f"r{at}": each for at, each in enumerate(results)})
     comparison, printed = in_json(*folders), call(*folders).output
-    assert comparison["kind"] == kind and bool(comparison["findings"]) is (RED["notebooks"][0] in [r["notebooks"][0] for r in results])
+    assert comparison["kind"] == kind and bool(comparison["findings"]) is (
+        RED["notebooks"][0] in [r["notebooks"][0] for r in results]
+    )
     for finding in comparison["findings"]:
         assert finding["sentence"] in printed and finding["repeat"] in printed
     assert all(text in printed for text in (*comparison["notes"], *comparison["scopes"], comparison["share"]))

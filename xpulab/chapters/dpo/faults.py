@@ -71,10 +71,10 @@ def dropout_stays_on(_real, model):
     """DPO accepts disable_dropout and switches no dropout off."""
 
 
-@fault("dpo.dropout", breaks=CELLS)
+@fault("dpo.dropout", breaks=FILES)
 def dropout_searched_in_children_only() -> None:
-    """without_dropout of the lesson misses the dropout of an adapter."""
-    replace_in_cells("for layer in model.sublayers():", "for layer in model.children():")
+    """without_dropout of the script misses dropout that is deeper than a child of the model."""
+    replace_in_file("data/take_home/dpo.py", "for layer in model.sublayers():", "for layer in model.children():")
 
 
 @fault("dpo.first-gradients", wraps="paddle:Tensor.backward")
