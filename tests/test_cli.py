@@ -98,7 +98,7 @@ def gate(folder, *arguments):
 def test_the_gate_reads_the_verdict_of_that_run_and_imports_no_framework(terminal):
     code, printed, modules = gate(terminal[2])
     assert code == 0
-    assert re.fullmatch(r"xpulab: green 0\.\d h ago, 1 checks at level quick on cpu\n", printed)
+    assert re.fullmatch(r"xpulab: green 0\.\d h ago, 1 of 1 checks at level quick on cpu\n", printed)
     assert "xpulab.fleet.gate" in modules and not {"paddle", "numpy", "nbformat"} & modules
 
 

@@ -176,6 +176,14 @@ def with_adapter(model, rank, dtype):
     return adapted
 
 
+def without_dropout(model):
+    """The model with every dropout layer switched off, however deep it is."""
+    for layer in model.sublayers():
+        if isinstance(layer, paddle.nn.Dropout):
+            layer.p = 0.0
+    return model
+
+
 def main(given):
     """Train with the arguments of a JSON file and of the command line; returns the trainer and what it logged."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
@@ -193,7 +201,7 @@ def main(given):
     dtype = "bfloat16" if arguments.bf16 and arguments.fp16_opt_level == "O2" else "float32"
     policy, tokenizer = load(source.model_name_or_path, dtype)
     settings.reference_free = settings.reference_free or settings.loss_type in ("or", "simpo")
-    reference = None
+    policy, reference = without_dropout(policy), None
     if settings.lora:  # the reference model is the policy without its adapter
         policy = with_adapter(policy, source.lora_rank, dtype)
     elif not settings.reference_free:

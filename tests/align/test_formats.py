@@ -206,3 +206,17 @@ def test_an_empty_history_says_what_has_the_losses(ours, tmp_path):
     (tmp_path / "trainer_state.json").write_text('{"log_history": []}')
     code, _, error = run(ours, tmp_path / "trainer_state.json")
     assert code == 2 and "log_history is empty" in error and "console" in error
+
+
+def test_progress_bars_and_decimal_commas_are_read_and_a_long_first_line_is_refused(tmp_path):
+    bar = "".join(f"\rEpoch 1: {step}%|## | {step}/40 [00:01<00:50, 1.2it/s, loss={4 - step / 20:.3f}]" for step in STEPS)
+    table = "step;loss\n" + "".join(f"{step};{4 - step / 20:.3f}\n".replace(".", ",") for step in STEPS)
+    (tmp_path / "bar.log").write_text(bar, newline="")
+    (tmp_path / "table.csv").write_text(table)
+    (tmp_path / "long.csv").write_text("x" * 200_000 + "\n")
+    read, refused = (
+        CliRunner().invoke(cli.app, ["align", str(tmp_path / name), str(tmp_path / "table.csv")])
+        for name in ("bar.log", "long.csv")
+    )
+    assert read.exit_code == 0, read.output
+    assert refused.exit_code == 2 and "long.csv" in refused.output and "_csv" not in refused.output

@@ -246,3 +246,11 @@ def test_an_accepted_mean_difference_takes_the_place_of_the_band(tmp_path):
     assert run(zero, zero, "--within", "2%")[0] == 1
     flat = written(tmp_path / "flat.jsonl", each(rows, loss=3.0, grad_norm=1.0))
     assert run(flat, a, "--within", "99%")[0] == 1 and run(a, b, "--within", "2x")[0] == 2
+
+
+def test_a_smooth_loss_that_is_scaled_is_not_shifted(tmp_path):
+    smooth = [{**row, "loss": 3.5 * math.exp(-row["step"] / 40) + 0.4} for row in rows_of()]
+    for other, says in ((scaled(smooth, loss=1.3), "1.30 times that of a"), (added(smooth, loss=0.3), "that of a +0.3")):
+        a, b = written(tmp_path / "a.jsonl", smooth), written(tmp_path / "b.jsonl", other)
+        code, printed = run(a, b)
+        assert (code, says in printed, "shifted" in printed) == (1, True, False), printed

@@ -61,7 +61,7 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
     folder = put(notebook(check(), check("demo.product")), folder="one")
     for given in (folder, folder / "one"):
         answer = gate(given, 24)
-        assert (answer.code, answer.line) == (GREEN, "xpulab: green 1.0 h ago, 2 checks at level smoke on sim")
+        assert (answer.code, answer.line) == (GREEN, "xpulab: green 1.0 h ago, 2 of 2 checks at level smoke on sim")
     answer = gate(folder, 0.9)
     assert answer.code == UNKNOWN and "too old" in answer.line
 
@@ -306,6 +306,16 @@ def test_a_notebook_or_a_check_that_was_skipped_clears_none_that_is_red(whole):
     assert answered("gate", whole("green", 0.5, notebooks=[*TWO, notebook(name="02_more", outcome="skipped")]))[0] == GREEN
 
 
+def test_a_run_that_skipped_most_of_its_checks_is_undecided_until_one_compares_them(whole):
+    skipped = [check(f"demo.skipped{number}", "skipped", measured=None, reason="no kernel") for number in range(3)]
+    whole("green", 3)
+    code, printed = answered("gate", whole("green", 2, notebook(check(), *skipped)), "--json")
+    answer = json.loads(printed)
+    assert (code, answer["state"]) == (RED, "undecided") and "only 1 of 4 checks" in answer["line"]
+    assert answer["reason"].endswith("rerun: xpulab run --device xpu --cards 8 --level quick")
+    assert answered("gate", whole("green", 1, notebook(check(), check("demo.two"), skipped[0])))[0] == GREEN
+
+
 def test_a_machine_with_one_card_is_green_without_the_notebooks_for_several(whole):
     folder = whole("green", 1, cards=1, notebooks=[*TWO, notebook(SKIPPED, name="02_more", outcome="skipped")])
     assert answered("gate", folder, "--require", "device=xpu,cards=1,level=quick,notebooks=all")[0] == GREEN
@@ -356,7 +366,7 @@ def test_no_number_of_lesser_runs_makes_a_red_machine_green(whole, soaked, tmp_p
 @pytest.mark.parametrize(
     ("runs", "code", "said"),
     [
-        ([("green", 1, "")], GREEN, "xpulab: green 1.0 h ago, 2 checks at level quick on xpu"),
+        ([("green", 1, "")], GREEN, "xpulab: green 1.0 h ago, 2 of 2 checks at level quick on xpu"),
         ([("green", 1, "before")], UNKNOWN, "not of this boot of the machine; run it again"),
         ([("red", 1, "before")], RED, REPEATED),
         ([("red", 3, "before"), ("green", 2, "")], GREEN, "green 2.0 h ago"),
@@ -482,7 +492,7 @@ def test_the_answer_as_json_fits_its_schema_also_for_a_folder_that_cannot_be_rea
     ("notebooks", "changed", "code", "said"),
     [
         ([notebook(check())], {}, GREEN, "green"),
-        ([notebook(check())], {"outcome": "partial"}, GREEN, "a part only: 1 checks"),
+        ([notebook(check())], {"outcome": "partial"}, GREEN, "a part only: 1 of 1 checks"),
         (
             [RED_NOTEBOOK, notebook(NEVER_RAN, name="01_other", outcome="missing")],
             {"green": False, "outcome": "failed"},

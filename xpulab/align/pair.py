@@ -76,7 +76,7 @@ def shift_of(a: TrainingLog, b: TrainingLog) -> int:
     shifts = {0, 1, -1, _found(b, a), -_found(a, b)}
     apart = {shift: _apart(paired(a, b, shift)) for shift in sorted(shifts, key=abs)}
     best = min(apart, key=apart.__getitem__)
-    return best if apart[best] < CLOSER * apart[0] else 0
+    return best if apart[best] < CLOSER * min(apart[0], _apart_but_scaled(paired(a, b))) else 0
 
 
 def _found(short: TrainingLog, long: TrainingLog) -> int:
@@ -95,6 +95,16 @@ def _apart(pair: Pair | None) -> float:
     other = 0.0 if pair.batches is None else float(np.mean(pair.batches[0] != pair.batches[1]))
     middle = float(np.median(np.abs(pair.values["loss"][0] - pair.values["loss"][1])))
     return (middle if np.isfinite(middle) else np.inf) + (1e9 if other > 0.5 else 0.0)
+
+
+def _apart_but_scaled(pair: Pair | None) -> float:
+    """How far the losses are apart at the median without a factor or an offset: a smooth curve that has one looks shifted."""
+    if pair is None:
+        return np.inf
+    ours, theirs = pair.values["loss"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = (theirs - ours * np.median(theirs / ours), theirs - ours - np.median(theirs - ours))
+    return min(value if np.isfinite(value) else np.inf for value in (float(np.median(np.abs(each))) for each in left))
 
 
 def rates_of(log: TrainingLog, numbers: Sequence[int] | np.ndarray) -> np.ndarray:

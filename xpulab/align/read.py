@@ -206,7 +206,7 @@ def _read_text(records: _Records, file: BinaryIO) -> None:
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     if encoding != "utf-16" and b"\0" in head:
         encoding = "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-    text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
+    text = io.TextIOWrapper(file, encoding, "replace")  # a progress bar ends its lines with "\r"
     first = text.readline(LONGEST)
     if "\0" in first or not first:
         raise InputError(f"{records.path} line 1: {'not a text' if first else 'empty'}; {_REMEDY}")
@@ -301,7 +301,10 @@ def _damaged(path: Path, number: int, error: Exception) -> InputError:
 def _header(records: _Records, line: str) -> list[str]:
     """The delimiter of a table and the names of its columns, when a line is their header; else nothing."""
     for delimiter in (",", "\t", ";", "|", " "):
-        cells = [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=delimiter, skipinitialspace=True), [])]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=delimiter, skipinitialspace=True), [])]
+        except csv.Error:  # a field that is too long is no name
+            continue
         is_named = "loss" in records.named(cells) or (len(cells) > 1 and records.path.suffix in (".csv", ".tsv"))
         if is_named and not any(re.fullmatch(_NUMBER, cell, re.I) for cell in cells):
             return [delimiter, *cells]
@@ -317,6 +320,8 @@ def _read_table(records: _Records, header: Sequence[str], lines: Iterable[tuple[
     try:
         for number, row in enumerate(rows, start=1):
             cells = [cell.strip() for cell in row]
+            if delimiter == ";":  # as spreadsheets write it where a comma stands before decimals
+                cells = [re.sub(r"^(-?\d+),(\d+)", r"\1.\2", cell) for cell in cells]
             if cells != names:  # one that was appended to has its header twice
                 records.add(dict(zip(names, cells, strict=False)), number)
     except csv.Error as error:

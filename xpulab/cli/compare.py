@@ -22,12 +22,13 @@ def compare(
 ) -> None:
     """Compare the second of two runs with the first, or each of several machines with the others.
 
-    Exit code 0: nothing, 1: something is wrong or unlike, 2: could not compare. It only reads results.
+    Exit code 0: nothing, 1: something is wrong or unlike, or undecided, 2: could not compare. It only reads results.
     """
     from xpulab.fleet.compare.comparison import format_comparison, to_json
     from xpulab.fleet.compare.machines import compare_machines
     from xpulab.fleet.compare.two_runs import compare_two
     from xpulab.fleet.runs import read_runs
+    from xpulab.verdict import exit_code
 
     read, unreadable = read_runs(runs)
     number = len(read) + len(unreadable)
@@ -37,4 +38,4 @@ def compare(
         raise InputError(f"{runs[0]}: one run; name two or more, or a folder that holds several")
     comparison = compare_two(*read) if number == 2 else compare_machines(read, unreadable)
     print(json.dumps(to_json(comparison), indent=2) if as_json else format_comparison(comparison))
-    raise typer.Exit(1 if comparison.findings else 0)
+    raise typer.Exit(exit_code(comparison.verdict))

@@ -31,7 +31,7 @@ def gate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer for programs.")] = False,
 ) -> None:
-    """Say in one line what runs and soaks found on this machine. Exit code 0: green or warning, 1: red, 2: unknown.
+    """Say in one line what runs and soaks found here. Exit code 0: green or warning, 1: red or undecided, 2: unknown.
 
     Red stays until a later green run has as much. It only reads, for a scheduler's prolog or health check: a job measures, with
     xpulab run.

@@ -26,8 +26,13 @@ from xpulab.records.record import COMPARED, LEVELS, RED
 if TYPE_CHECKING:
     from xpulab.fleet.bundle import Bundle
 
-CODES = {"green": 0, "warning": 0, "red": 1, "unknown": 2}
-"""By state the exit code. warning: green, beside files that do not count. unknown: no red counts, and no green."""
+CODES = {"green": 0, "warning": 0, "red": 1, "undecided": 1, "unknown": 2}
+"""By state the exit code. warning: green, beside files that do not count. unknown: no red counts, and no green.
+
+undecided: a whole run had nothing red, and compared less than LEAST_SHARE. It counts like a red one.
+"""
+LEAST_SHARE = 0.5
+"""Of the checks of the notebooks that ran: what skips more of them says nothing of a machine."""
 
 _GRAMMAR = {"device": "|".join((*DEVICES, "auto")), "cards": "[1-9][0-9]{0,3}", "level": "|".join(LEVELS), "notebooks": "all"}
 _CLOCKS_DIFFER = 360.0
@@ -168,11 +173,12 @@ def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
     required, now, boot = requirement(require), time.time(), boot_id()
     verdicts = sorted(_verdicts(folder, now), key=lambda verdict: verdict.ended)
     greens, unknown = ([each for each in verdicts if each.state == state] for state in ("green", "unknown"))
-    if reds := [red for red in verdicts if red.state == "red" and all(green.spares(red, boot) for green in greens)]:
+    counts = [each for each in verdicts if CODES[each.state] == 1]
+    if reds := [red for red in counts if all(green.spares(red, boot) for green in greens)]:
         problems = [problem for red in reversed(reds) for problem in red.problems]
         less = [replace(green, found=f"{green.file}: green, but {green.spares(reds[-1], boot)}") for green in greens]
         ignored = [each.found for each in unknown + less if each.ended > reds[-1].ended]
-        return _answer("red", reds[-1].sentence(now), ignored, reds[-1], problems)
+        return _answer(reds[-1].state, reds[-1].sentence(now), ignored, reds[-1], problems)
     runs = {run: run.extent.lacks(required) or _other_boot(run.boot, boot) for run in greens if not run.extent.rounds}
     last = next((run for run in reversed(runs) if not runs[run]), None)
     if last is None:
@@ -277,7 +283,12 @@ def _of_run(file: str, content: bytes) -> _Verdict:
     elif result["green"]:
         state = "green"
         part = "a part only: " if result["outcome"] == "partial" else ""
-        found = f"{part}{len(compared)} checks at level {result['level']} on {result['device']}"
+        made = sum(len(notebook["checks"]) for notebook in notebooks if notebook["outcome"] != "skipped")
+        share = f"{len(compared)} of {made} checks"
+        found = f"{part}{share} at level {result['level']} on {result['device']}"
+        if len(compared) < LEAST_SHARE * made and not part:
+            state = "undecided"
+            problems = (f"only {share} were compared, the others were skipped; rerun: xpulab run {_options(result)}",)
     else:
         state, found = "red", ""
         nothing = f"run is red: no notebook was green; rerun: xpulab run {_options(result)}"

@@ -12,6 +12,7 @@ from tests.fleet.compare.made_up import check, measurement, measuring, notebook,
 from xpulab import cli, files
 from xpulab.fleet import outliers
 from xpulab.fleet.compare import two_runs
+from xpulab.verdict import exit_code
 
 GREEN = result(notebook(check(), measuring(measurement("rate", 10.0))))
 RED = result(red(), notebook(check("other.one"), name="01_other"), outcome="failed")
@@ -28,7 +29,7 @@ def in_json(*arguments):
     done = call(*arguments, "--json")
     comparison = json.loads(done.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(comparison)
-    assert done.exit_code == int(comparison["found"])
+    assert done.exit_code == exit_code(comparison["verdict"])
     return comparison
 
 
@@ -44,10 +45,33 @@ def in_json(*arguments):
 def test_findings_and_notes_are_the_same_on_the_console_and_in_json(put, results, kind):
     folders = put(**{f"r{at}": each for at, each in enumerate(results)})
     comparison, printed = in_json(*folders), call(*folders).output
-    assert comparison["kind"] == kind and comparison["found"] is (RED["notebooks"][0] in [r["notebooks"][0] for r in results])
+    assert comparison["kind"] == kind and bool(comparison["findings"]) is (
+        RED["notebooks"][0] in [r["notebooks"][0] for r in results]
+    )
     for finding in comparison["findings"]:
         assert finding["sentence"] in printed and finding["repeat"] in printed
-    assert all(text in printed for text in (*comparison["notes"], *comparison["scopes"]))
+    assert all(text in printed for text in (*comparison["notes"], *comparison["scopes"], comparison["share"]))
+
+
+OTHER_CHECK = of(check("demo.other"), device="cpu")
+LONGER = of(measuring(measurement("loss", 3.0, 2.0, 1.0)), check())
+
+
+@pytest.mark.parametrize(
+    ("results", "decides"),
+    [
+        ((GREEN, OTHER_CHECK), "0 of 3 checks"),
+        ((of(measuring(measurement("loss", 3.0, 2.0)), check()), LONGER), "losses of 2 and of 3 steps"),
+        ((GREEN, GREEN, OTHER_RELEASE), "name at least 3"),
+        ((of(check()), of(check("demo.two")), of(check("demo.three"))), "run the same"),
+    ],
+    ids=["nothing in common", "other steps", "few of a type", "other checks on each"],
+)
+def test_runs_that_were_hardly_compared_are_undecided_and_what_decides_is_said(put, results, decides):
+    folders = put(**{f"r{at}": each for at, each in enumerate(results)})
+    done, comparison = call(*folders), in_json(*folders)
+    assert (done.exit_code, comparison["verdict"]) == (1, "undecided") and decides in done.output
+    assert "undecided: " not in call(*put(a=GREEN, b=GREEN)).output
 
 
 def test_the_same_finding_on_many_nodes_is_one_entry(put):

@@ -66,6 +66,17 @@ def reference_ignored(loss, self, a, b, c, d):
     return loss(self, a, b, 0 * c, 0 * d)
 
 
+@fault("dpo.dropout", wraps="paddlenlp.trl.dpo_trainer:disable_dropout_in_model")
+def dropout_stays_on(_real, model):
+    """DPO accepts disable_dropout and switches no dropout off."""
+
+
+@fault("dpo.dropout", breaks=FILES)
+def dropout_searched_in_children_only() -> None:
+    """without_dropout of the script misses dropout that is deeper than a child of the model."""
+    replace_in_file("data/take_home/dpo.py", "for layer in model.sublayers():", "for layer in model.children():")
+
+
 @fault("dpo.first-gradients", wraps="paddle:Tensor.backward")
 def preference_gradients_doubled(backward, self, *given, **named):
     """Every gradient of preference training is twice as large."""

@@ -83,6 +83,18 @@ def parts_not_divided() -> None:
     replace_in_cells("labels=rows)[0] / parts", "labels=rows)[0]")
 
 
+@fault("gradient-accumulation.unequal-rows", breaks=CELLS)
+def every_part_has_the_same_share() -> None:
+    """Parts of a batch with unequal numbers of labels are divided by the number of parts."""
+    replace_in_cells("return float(counted[part].sum() / counted.sum())", "return len(counted[part]) / len(counted)")
+
+
+@fault("gradient-accumulation.unequal-rows", after="paddlenlp.transformers.llama.modeling:LlamaPretrainingCriterion.forward")
+def labels_that_do_not_count_divide_the_loss(loss, self, scores, labels):
+    """The loss is a mean over all positions: padding counts in the divisor."""
+    return loss * (labels != -100).astype("float32").mean()
+
+
 @fault("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", after="paddle:Tensor.to")
 def copies_without_their_last_element(copied, self, *given, **named):
     """A copy to another place for which the program waits ends one element too early: the last one is zero."""

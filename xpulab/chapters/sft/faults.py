@@ -152,3 +152,9 @@ def step_is_much_slower(step, self):
         for _ in range(100):
             weight.numpy()
     step(self)
+
+
+@fault("sft.loader-numbers", after="paddle.io.dataloader.worker:_generate_states")
+def workers_share_their_random_numbers(_states, base_seed=0, worker_id=0):
+    """Each worker of a loader is seeded with the same numbers."""
+    return [1, 2, 3, 4]

@@ -6,7 +6,7 @@ The checks of a chapter compare it with another computation. A training of your 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,3 +93,17 @@ def train_by_hand(
         optimizer.clear_grad()
         losses.append(float(loss))
     return np.array(losses), weights_of(network)
+
+
+class Drawn(list[Callable[[], float]]):
+    """A data set of functions: each example is drawn when it is asked for."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index)()
+
+
+def two_epochs(draw: Callable[[], float], seed: int) -> list[float]:
+    """What the two workers of a loader draw in two epochs, eight numbers in each."""
+    np.random.seed(seed)
+    loader = paddle.io.DataLoader(Drawn([draw] * 8), batch_size=4, num_workers=2)
+    return [float(number) for _ in range(2) for batch in loader for number in batch]

@@ -23,6 +23,7 @@ CARDS = 8
 """The cards of one node in the launch files."""
 
 _VISIBLE = {"xpu": "XPU_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
+_INTERFACE = {"xpu": "BKCL_SOCKET_IFNAME", "gpu": "NCCL_SOCKET_IFNAME", "cpu": "GLOO_SOCKET_IFNAME"}
 
 
 def write(folder: str | Path, *, script: str, config: Mapping[str, Any], device: str) -> list[Path]:
@@ -60,7 +61,8 @@ def launch_files(script: str, device: str) -> dict[str, str]:
         cards = ",".join(map(str, range(CARDS)))
         one, all_cards = f"{_visible(device, '0')}python {script} config.json", f"{launch} --devices {cards}"
         all_cards = _visible(device, cards) + all_cards
-    two_nodes = f"{all_cards} --master $MASTER:8090 --nnodes 2"
+    two_nodes = f"# export {_INTERFACE[device]}=eth0  # the interface of the node's address, where the start hangs\n{all_cards}"
+    two_nodes += " --master $MASTER:8090 --nnodes 2"
     return {
         "launch-1-card.sh": _file(device, one),
         f"launch-{CARDS}-cards.sh": _file(device, f"{all_cards} {script} config.json"),

@@ -14,8 +14,9 @@ from xpulab.errors import InputError
 from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.runs import Run
 from xpulab.messages import N_, headed, labelled, one_line, shown
+from xpulab.verdict import RIGHT, UNDECIDED, WRONG
 
-SCHEMA = 3
+SCHEMA = 4
 FLEET, TWO_RUNS = "fleet", "two runs"
 _SHOWN_NODES, _SHOWN_CASES = 5, 8
 
@@ -27,6 +28,7 @@ class Comparison:
     kind: FLEET or TWO_RUNS. subject: what was compared, in one line. runs: in the order in which they were named.
     findings: what is wrong or unlike, the worst kind first.
     notes: what differs between the machines, and what makes the comparison weaker, one sentence each.
+    share: how much was compared. undecided: what was not, and what would decide it, a sentence each.
     """
 
     kind: str
@@ -34,12 +36,19 @@ class Comparison:
     runs: tuple[Run, ...]
     findings: tuple[Anomaly, ...]
     notes: tuple[str, ...]
+    share: str
+    undecided: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """RIGHT, WRONG or UNDECIDED of xpulab.verdict."""
+        return WRONG if self.findings else UNDECIDED if self.undecided else RIGHT
 
     @property
     def headline(self) -> str:
         """How much was found, on how many runs of a fleet."""
         if not self.findings:
-            return N_("nothing found")
+            return N_("nothing found, and undecided") if self.undecided else N_("nothing found")
         number = len(self.findings)
         found = N_("1 finding") if number == 1 else N_("{number} findings", number=number)
         nodes = {finding.node for finding in self.findings} - {""}
@@ -59,7 +68,9 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "xpulab": __version__,
         "kind": comparison.kind,
         "subject": comparison.subject,
-        "found": bool(comparison.findings),
+        "verdict": comparison.verdict,
+        "share": comparison.share,
+        "undecided": list(comparison.undecided),
         "scopes": list(comparison.scopes),
         "runs": [_run(run) for run in comparison.runs],
         "findings": [asdict(finding) for finding in comparison.findings],
@@ -78,11 +89,13 @@ def format_comparison(comparison: Comparison) -> str:
     lines += [labelled("note: ", note) for note in comparison.notes]
     for group in _grouped(comparison.findings):
         lines += ["", *_finding(group)]
+    if comparison.verdict == UNDECIDED:
+        lines += ["", *(labelled("undecided: ", reason) for reason in comparison.undecided)]
     counts = ", ".join(
         f"{count} {shown(kind)}" for kind, count in Counter(finding.kind for finding in comparison.findings).items()
     )
     summary = headed(shown(comparison.headline), counts) if counts else shown(comparison.headline)
-    return "\n".join(map(one_line, [*lines, "", *map(shown, comparison.scopes), summary]))
+    return "\n".join(map(one_line, [*lines, "", *map(shown, comparison.scopes), shown(comparison.share), summary]))
 
 
 def write(comparison: Comparison, folder: Path) -> Path:

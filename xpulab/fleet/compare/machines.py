@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from xpulab.errors import InputError
 from xpulab.fleet.anomaly import Anomaly, repeat
 from xpulab.fleet.compare.comparison import FLEET, Comparison
-from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type
+from xpulab.fleet.machine_type import format_groups, format_nodes, grouped_by_type
 from xpulab.fleet.outliers import NEEDED, NO_MAJORITY, UNREADABLE, disagreements, find_outliers
 from xpulab.fleet.runs import Run, Unreadable
 from xpulab.messages import N_
+from xpulab.records.record import COMPARED
 
 _SHOWN_VALUES = 3
 
@@ -31,7 +33,27 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable]) -> C
     number = len(runs)
     counted = N_("1 run") if number == 1 else N_("{number} runs", number=number)
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
-    return Comparison(FLEET, subject, tuple(runs), tuple(findings), tuple(_notes(runs, groups)))
+    share, undecided = _share(groups.values())
+    return Comparison(FLEET, subject, tuple(runs), tuple(findings), tuple(_notes(runs)), share, undecided)
+
+
+def _share(groups: Collection[Sequence[Run]]) -> tuple[str, tuple[str, ...]]:
+    """How many runs a majority of their type judged, and which it did not."""
+    judged, undecided = 0, []
+    for group in groups:
+        names = format_nodes([run.name for run in group])
+        compared = Counter((book["name"], check["name"]) for run in group for book, check in run.checks()
+                           if check["outcome"] in COMPARED)  # fmt: skip
+        if len(group) < NEEDED:
+            undecided.append(
+                N_("{names}: fewer than {NEEDED} runs of one type; name at least {NEEDED}", names=names, NEEDED=NEEDED)
+            )
+        elif max(compared.values(), default=0) < NEEDED:
+            undecided.append(N_("{names}: no check was compared on {NEEDED} of them; run the same", names=names, NEEDED=NEEDED))
+        else:
+            judged += len(group)
+    number = sum(map(len, groups))
+    return N_("{judged} of {number} runs were compared with a majority", judged=judged, number=number), tuple(undecided)
 
 
 def _without_majority(group: Sequence[Run]) -> Iterator[Anomaly]:
@@ -47,13 +69,7 @@ def _without_majority(group: Sequence[Run]) -> Iterator[Anomaly]:
             yield Anomaly("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
 
 
-def _notes(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> Iterator[str]:
-    for group in groups.values():
-        if len(group) < NEEDED:
-            names = ", ".join(run.name for run in group)
-            yield N_(
-                "{names}: fewer than {NEEDED} runs of one type: no majority, and no median of rates", names=names, NEEDED=NEEDED
-            )
+def _notes(runs: Sequence[Run]) -> Iterator[str]:
     if unknown := [run.name for run in runs if run.is_finished and not run.result["machine"]]:
         yield N_("{unknown}: no notebook recorded where it ran, so its values were not compared", unknown=format_nodes(unknown))
     if partial := [run.name for run in runs if run.result["outcome"] == "partial"]:

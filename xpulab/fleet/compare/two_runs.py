@@ -25,6 +25,9 @@ LOSS_SHARE = 0.01
 """How far losses of two devices may be apart at any step, as a share of the largest loss: kernels of two devices add in another
 order, and some round products to fewer bits. Not measured on a GPU or an XPU."""
 
+LEAST_SHARE = 0.5
+"""Below this share of the checks that either run compared nothing is said of two runs: two devices skip other checks."""
+
 _SHOWN_ROWS = 5
 
 Place = tuple[str, str]
@@ -49,7 +52,12 @@ def compare_two(before: Run, after: Run) -> Comparison:
     changes += _rates(before, after) if same_hardware else []
     findings = tuple(sorted(changes, key=lambda each: FINDINGS.index(each.kind)))
     notes = (*_differing_facts(before, after), *_notes(before, after, earlier, later))
-    return Comparison(TWO_RUNS, f"{before.name}, then {after.name}", (before, after), findings, notes)
+    both, either = (join(*map(_compared, (earlier, later))) for join in (set.intersection, set.union))
+    share = N_("{both} of {either} checks were compared in both runs", both=len(both), either=len(either))
+    undecided = [*_other_lengths(earlier, later)]
+    if not both or len(both) < LEAST_SHARE * len(either):
+        undecided.append(N_("that is too few: run the same notebooks and checks in both"))
+    return Comparison(TWO_RUNS, f"{before.name}, then {after.name}", (before, after), findings, notes, share, tuple(undecided))
 
 
 def _require_comparable(before: Run, after: Run) -> None:
@@ -71,6 +79,20 @@ def _require_comparable(before: Run, after: Run) -> None:
 
 def _checks(run: Run) -> dict[Place, Check]:
     return {(notebook["name"], check["name"]): check for notebook, check in run.checks()}
+
+
+def _compared(checks: Mapping[Place, Check]) -> set[Place]:
+    return {where for where, check in checks.items() if check["outcome"] in COMPARED}
+
+
+def _other_lengths(earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[str]:
+    """Trajectories of losses that cannot be compared, because one has more steps."""
+    for where in earlier:
+        for case, old in _trajectories(earlier[where]).items():
+            new = _trajectories(later.get(where)).get(case, old)
+            if len(old) != len(new):
+                steps = N_("losses of {old} and of {new} steps: run both with the same settings", old=len(old), new=len(new))
+                yield f"{place(where[1], case)}: {steps}"
 
 
 def _notes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[str]:

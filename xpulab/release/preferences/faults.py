@@ -48,3 +48,8 @@ def reference_counts_half(loss, self, chosen, rejected, *kept):
 def logged_rewards_exchange_their_answers(log, self, *, policy_chosen_logps, policy_rejected_logps, **named):
     """The log has the log-probabilities of chosen and rejected answers exchanged."""
     log(self, policy_chosen_logps=policy_rejected_logps, policy_rejected_logps=policy_chosen_logps, **named)
+
+
+@fault("dpo.dropout-is-off", wraps="paddlenlp.trl.kto_trainer:disable_dropout_in_model")
+def dropout_stays_on_in_kto(_real, model):
+    """KTO accepts disable_dropout and switches no dropout off."""
