@@ -457,6 +457,7 @@ def attention(types: Sequence[str]) -> Grid:
     further: Rules = {
         "a large batch has few keys": lambda batch, lengths: batch > 2 and lengths[0] * lengths[1] > 45,
         "positions of many columns are few": lambda size, lengths: size * lengths[0] * lengths[1] > interesting.MOST,
+        "equal terms of a long sum are rounded alike": lambda size, layout: size > 80 and layout in interesting.REPEATED,
         "beside -10,000 a type of 16 bits keeps nothing of a score": lambda dtype, padding: (
             dtype in HALVES and padding is interesting.PADDINGS["every key"]
         ),
