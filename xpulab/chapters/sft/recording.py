@@ -95,15 +95,22 @@ def train_by_hand(
     return np.array(losses), weights_of(network)
 
 
-class Drawn(list[Callable[[], float]]):
-    """A data set of functions: each example is drawn when it is asked for."""
+class Drawn(paddle.io.Dataset[float]):
+    """Eight examples, each drawn when it is asked for."""
 
-    def __getitem__(self, index: Any) -> Any:
-        return super().__getitem__(index)()
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> float:
+        return self.draw()
 
 
 def two_epochs(draw: Callable[[], float], seed: int) -> list[float]:
     """What the two workers of a loader draw in two epochs, eight numbers in each."""
     np.random.seed(seed)
-    loader = paddle.io.DataLoader(Drawn([draw] * 8), batch_size=4, num_workers=2)
+    loader = paddle.io.DataLoader(Drawn(draw), batch_size=4, num_workers=2)
     return [float(number) for _ in range(2) for batch in loader for number in batch]
