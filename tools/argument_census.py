@@ -51,6 +51,11 @@ _UNUSED = "flatten_param_grads no_cuda ddp_* lazy_data_processing local_rank"
 _OF_OTHER_GENERATORS = (
     "use_fast use_fp16_decoding fast_ptq_sampling decoder_start_token_id synced_gpus paddlenlp_version transformers_version"
 )
+_DECLARED_ONLY = "expert_*_capacity save_sharding_stage1_model_include_freeze_params"
+_OF_AUTO_PARALLEL = (
+    "auto_parallel_resume_form_hybrid_parallel sharding_parallel_mesh_dimension enable_auto_parallel to_static "
+    "data_parallel_config sequence_parallel_config"
+)
 GENERATE = "paddlenlp.generation.utils.GenerationMixin"
 
 SCOPE: tuple[tuple[str, str, str], ...] = (
@@ -96,6 +101,28 @@ SCOPE: tuple[tuple[str, str, str], ...] = (
     ("paddlenlp.peft.LoRAConfig", "enable_lora_list", "unread"),
     ("paddlenlp.peft.LoRAConfig", "head_dim", "unread"),
     *((f"{GENERATE}.generate", each, "refused, or of encoders and decoders") for each in _OF_OTHER_GENERATORS.split()),
+    *(
+        ("paddlenlp.trainer.TrainingArguments", each, "read nowhere in PaddleNLP 3.0.0b4 but where it is declared")
+        for each in _DECLARED_ONLY.split()
+    ),
+    *(
+        (
+            "paddlenlp.trainer.TrainingArguments",
+            each,
+            "read by automatic parallelism alone, whose class of arguments is not recorded",
+        )
+        for each in _OF_AUTO_PARALLEL.split()
+    ),
+    ("paddlenlp.trainer.TrainingArguments", "*16_full_eval", "read only by the error that refuses both, in training_args.py"),
+    ("paddlenlp.trainer.TrainingArguments", "expert_tensor_parallel_degree", "all but 1 refused, in training_args.py"),
+    (
+        "paddlenlp.trl.*Trainer",
+        "padding_value",
+        "kept by the constructor and read nowhere, in dpo_trainer.py and kto_trainer.py",
+    ),
+    ("paddlenlp.trl.SFTConfig", "eval_packing", "read nowhere in PaddleNLP 3.0.0b4 but where it is declared"),
+    ("paddlenlp.trl.DPOCriterion", "use_infohub", "set by the models of pipelines, in their modeling_pp.py, and by no user"),
+    ("paddlenlp.data.DataCollatorForSeq2Seq", "model", "calls a method that models with an encoder have alone"),
     ("paddlenlp.data.DataCollatorForLanguageModeling*", "*", "masked models"),
 )
 """Patterns of functions and of parameters that are out of scope, and why; the first that matches."""

@@ -15,6 +15,18 @@ Arguments = dict[str, Any]
 _SHARDED: Arguments = {"sharding": "stage1"}
 _TENSOR: Arguments = {"tensor_parallel_degree": 2}
 _PIPELINE: Arguments = {"pipeline_parallel_degree": 2}
+_CHOSEN: Arguments = {
+    "sharding_parallel_degree": 2,
+    "sharding_comm_buffer_size_MB": 1,
+    "sharding_parallel_config": "disable_stage1_reduce_avg enable_release_grads",
+    "tensor_parallel_config": "sync_param sync_grad sync_moment",
+    "hybrid_parallel_topo_order": "sharding_first",
+}
+_SENT: Arguments = {
+    "sharding_degree": 2,
+    "pipeline_parallel_config": "disable_partial_send_recv disable_p2p_cache_shape enable_clear_every_step_cache",
+}
+"""How groups are made and what is sent, other than by default: the training stays that of one card."""
 _CARDS = ("gpu", "xpu", "sim")
 _EVERYWHERE = (*_CARDS, "cpu")
 
@@ -62,9 +74,9 @@ WAYS = {
     "sequence parallel": _way(2, 1, _TENSOR | {"sequence_parallel": True}),
     "pipeline": _way(2, 1, _PIPELINE),
     "tensor and data": _way(4, 2, _TENSOR),
-    "tensor and sharding": _way(4, 2, _TENSOR | _SHARDED),
+    "tensor and sharding": _way(4, 2, _TENSOR | _SHARDED | _CHOSEN),
     "tensor and pipeline": _way(4, 1, _TENSOR | _PIPELINE),
-    "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED),
+    "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED | _SENT),
 }
 """By name. On a CPU Paddle refuses stage 2, and gloo has no reduce_scatter."""
 

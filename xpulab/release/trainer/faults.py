@@ -107,3 +107,48 @@ def every_granularity_is_full(_result, self):
     for layer in self.sublayers(include_self=True):
         if hasattr(layer, "recompute_granularity"):
             layer.recompute_granularity = "full"
+
+
+@fault("sft.pad-and-stack", wraps="paddlenlp.data:Pad.__init__")
+def arrays_are_filled_up_on_the_right(start, self, *given, pad_right=True, **named):
+    """Pad ignores pad_right."""
+    start(self, *given, **named)
+
+
+@fault("sft.text-rows", wraps="paddlenlp.trl:SFTTrainer._prepare_dataset")
+def texts_are_longer_than_asked(prepare, self, dataset, tokenizer, field, most, *given, **named):
+    """SFTTrainer ignores max_seq_length."""
+    return prepare(self, dataset, tokenizer, field, None, *given, **named)
+
+
+@fault("sft.answers", wraps="paddlenlp.trl:SFTTrainer.prediction_step")
+def answers_are_predictions_of_the_next_token(step, self, *given, **named):
+    """SFTTrainer ignores do_generation."""
+    self.do_generation = False
+    return step(self, *given, **named)
+
+
+@fault("sft.evaluation-results", wraps="paddlenlp.trainer:Trainer.prediction_step")
+def ignored_keys_are_returned(step, self, model, inputs, loss_only, ignore_keys=None):
+    """An evaluation returns also what ignore_keys names."""
+    return step(self, model, inputs, loss_only)
+
+
+@fault("sft.early-stopping", wraps="paddlenlp.trainer:EarlyStoppingCallback.__init__")
+def every_improvement_counts(start, self, patience=1, threshold=0.0):
+    """EarlyStoppingCallback ignores its threshold."""
+    start(self, patience)
+
+
+@fault("sft.resumed-options", wraps="paddlenlp.trainer:Trainer._load_optimizer_and_scheduler")
+def optimizer_is_always_loaded(load, self, checkpoint):
+    """A run that resumes loads the optimizer, whatever ignore_load_lr_and_optim says."""
+    asked, self.args.ignore_load_lr_and_optim = self.args.ignore_load_lr_and_optim, False
+    load(self, checkpoint)
+    self.args.ignore_load_lr_and_optim = asked
+
+
+@fault("sft.settings", wraps="paddlenlp.trl:SFTTrainer.__init__")
+def given_optimizer_is_ignored(start, self, *given, optimizers=(None, None), **named):
+    """SFTTrainer makes its own optimizer, also when one is passed."""
+    start(self, *given, **named)

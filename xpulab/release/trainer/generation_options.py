@@ -137,7 +137,7 @@ def measure(case: Case) -> Compared:
     given: dict[str, Any] = {"streamer": _Stream() if case.result == "a stream" else None}
     if case.mask == "given":
         given["attention_mask"] = paddle.to_tensor((ids != PADDING).astype("int64"))
-    if case.new < 0:
+    if case.new < 0 and case.cache:
         given["use_cache"] = options.pop("use_cache")
         options = {"generation_config": GenerationConfig(**options)}
     tokens, scores = network.generate(paddle.to_tensor(ids), **given, **options)
