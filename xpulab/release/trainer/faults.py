@@ -135,9 +135,9 @@ def ignored_keys_are_returned(step, self, model, inputs, loss_only, ignore_keys=
 
 
 @fault("sft.early-stopping", wraps="paddlenlp.trainer:EarlyStoppingCallback.__init__")
-def every_improvement_counts(start, self, patience=1, threshold=0.0):
+def every_improvement_counts(start, self, *given, **named):
     """EarlyStoppingCallback ignores its threshold."""
-    start(self, patience)
+    start(self, *given[:1], **{name: value for name, value in named.items() if "threshold" not in name})
 
 
 @fault("sft.resumed-options", wraps="paddlenlp.trainer:Trainer._load_optimizer_and_scheduler")
