@@ -213,22 +213,6 @@ def _embedding(limit: tuple[float, float] | None = None, **options: Any) -> Opti
     return Option(call, value, slopes, "embedding", fits=_is_table)
 
 
-def _sparse(x: Any, y: Any, case: Case) -> Any:
-    """A step of SGD with the sparse gradient of a table."""
-    table: Any = paddle.create_parameter(x.shape, x.dtype)
-    table.set_value(x)
-    found = F.embedding(paddle.to_tensor(_ids(x)), table, sparse=True)
-    (found * paddle.arange(1, len(found) + 1).astype(x.dtype).unsqueeze(1)).sum().backward()
-    paddle.optimizer.SGD(2.0**-4, [table]).step()
-    return table
-
-
-def _after_a_step(x: np.ndarray, y: np.ndarray, case: Case) -> Right:
-    numbers = np.arange(1.0, len(_ids(x)) + 1)
-    slope = 2.0**-4 * np.bincount(_ids(x), numbers, len(x))[:, None] + 0 * x
-    return x - slope, np.abs(x) + slope
-
-
 def _softmax(call: Formula, kernel: str = "softmax") -> Option:
     def value(x: np.ndarray, y: np.ndarray, case: Case) -> Right:
         chances = softmax(x, case.axis)
@@ -298,33 +282,6 @@ def _normalize(p: float, epsilon: float, learn: int = 1, fits: Callable[[Shape],
     return Option(lambda x, y, case: F.normalize(x, p, case.axis, epsilon), value, slopes, "p_norm", "axis", fits, learn=learn)
 
 
-_NEAR = 2.125
-"""The epsilon of cosine_similarity: products of two norms below it count as it."""
-
-
-def _cosine(x: np.ndarray, y: np.ndarray, axis: int) -> tuple[Any, Any, Any]:
-    """The product of both, the squares of their norms, with the axes kept."""
-    return total(x * y, axis), total(x * x, axis), total(y * y, axis)
-
-
-def _value_of_cosine(x: np.ndarray, y: np.ndarray, case: Case) -> Right:
-    product, *squares = _cosine(x, y, case.axis)
-    norm = np.sqrt(np.maximum(squares[0] * squares[1], _NEAR**2))
-    sizes = 4 * (np.abs(product) + total(np.abs(x * y), case.axis)) / norm * long_sum(x.shape[case.axis])
-    return (product / norm).squeeze(case.axis), sizes.squeeze(case.axis)
-
-
-def _slopes_of_cosine(weight: np.ndarray, x: np.ndarray, y: np.ndarray, case: Case) -> list[Right]:
-    weight, found = np.expand_dims(weight, case.axis), []
-    product, *squares = _cosine(x, y, case.axis)
-    is_far, norm = squares[0] * squares[1] > _NEAR**2, np.sqrt(np.maximum(squares[0] * squares[1], _NEAR**2))
-    for of, other, square in ((x, y, squares[1]), (y, x, squares[0])):
-        first, second = other / norm, is_far * product * square * of / norm**3
-        sizes = np.abs(first) + total(np.abs(x * y), case.axis) * is_far * square * np.abs(of) / norm**3
-        found.append((weight * (first - second), 8 * np.abs(weight) * sizes * long_sum(x.shape[case.axis])))
-    return found
-
-
 def _prior(shape: Sequence[int]) -> np.ndarray:
     """Of label_smooth, [1, classes]."""
     return (1 + np.arange(shape[-1]) % 4)[None] / 4
@@ -384,15 +341,6 @@ OPTIONS: dict[str, Option] = {
         lambda x: np.pad(x, [*zip(*[iter(_padding(x.ndim))] * 2, strict=True)][::-1]),
         lambda shape: _has_axes(shape) and len(shape) < 5,
     ),
-    "cosine_similarity, axis and eps": Option(
-        lambda x, y, case: F.cosine_similarity(x, y, case.axis, _NEAR),
-        _value_of_cosine,
-        _slopes_of_cosine,
-        "multiply",
-        "axis",
-        lambda shape: len(shape) > 1 and 0 not in shape,
-        learn=2,
-    ),
     "normalize, p 1": _normalize(1.0, 1e-30),
     "normalize, p 4": _normalize(4.0, 1e-30),
     "normalize, epsilon": _normalize(4.0, 0.25, learn=0),
@@ -400,7 +348,6 @@ OPTIONS: dict[str, Option] = {
     "embedding, max_norm": _embedding((1.5, 2.0)),
     "embedding, norm_type": _embedding((1.5, 1.0)),
     "embedding, scale_grad_by_freq": _embedding(scale_grad_by_freq=True),
-    "embedding, sparse": Option(_sparse, _after_a_step, lambda weight, x, y, case: [], "embedding", fits=_is_table, learn=0),
 }
 """By name, with the option that has another value than its default."""
 
@@ -438,6 +385,9 @@ def options(types: Sequence[str]) -> Grid:
         and max(shape) > 1025,
         "an embedding with a limit writes to its table": lambda operator, layout: (
             layout in interesting.REPEATED and operator in ("embedding, max_norm", "embedding, norm_type")
+        ),
+        "a norm of so many numbers leaves float16": lambda operator, dtype, shape: (
+            operator.startswith(("normalize", "embedding")) and dtype == "float16" and max(shape) > 1025
         ),
         "a norm of zeros has no slope": lambda operator, values: (
             operator.startswith("normalize") and values in interesting.WITH_ZEROS
