@@ -19,7 +19,7 @@ LIMIT = 80
     [
         ({}, 0, "xpulab: green 1.0 h ago, 1 of 1 checks at level smoke on cpu\n"),
         ({"red": True}, 1, "xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run 00_demo --chec"),
-        ({"hours": 50.0}, 2, "xpulab: unknown, the last verdict is too old: green 50.0 h ago, 1 checks at leve"),
+        ({"hours": 50.0}, 2, "xpulab: unknown, the last verdict is too old: green 50.0 h ago, 1 of 1 checks at"),
     ],
     ids=["green", "red", "too old"],
 )
