@@ -190,6 +190,8 @@ def data_file(data_args, name):
 
 def examples(file, tokenizer, data_args, args, options):
     """The examples of a file as rows of token ids, packed where that is asked for."""
+    if options.longer not in ("leave out", "cut"):
+        raise SystemExit(f'longer: {options.longer!r} is unknown; choose "leave out" or "cut"')
     try:
         rows = chat_data.load(file, tokenizer, data_args.max_length, Path(args.output_dir, "tokens"), options.longer)
     except chat_data.DataError as error:

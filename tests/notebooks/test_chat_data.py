@@ -13,7 +13,7 @@ import pytest
 from xpulab import files
 from xpulab.chapters.shared import models, take_home
 
-pytestmark = pytest.mark.notebooks
+pytestmark = pytest.mark.integration
 
 chat_data = take_home.load_script("chat_data")
 TURNS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import runpy
 import sys
 import tempfile
 from pathlib import Path
@@ -91,3 +92,21 @@ def test_paddlenlp_reads_the_arguments_of_the_file(home, monkeypatch):
         (owner,) = [each for each in read if hasattr(each, name)]
         seen = getattr(owner, name)
         assert getattr(seen, "value", seen) == ([] if name == "report_to" else value), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--longer", "shorter"], "longer: 'shorter' is unknown; choose"),
+        (["--use_ssa", "true"], "use_ssa: this script does not honour it"),
+        (["--reft", "true"], "reft: this script does not honour it"),
+        (["--src_length", "8"], "src_length: this script does not honour it"),
+        (["--dataset_name_or_path", "nowhere"], "nowhere: has neither train.json nor train.jsonl"),
+    ],
+)
+def test_what_the_script_does_not_honour_is_refused_by_name(home, arguments, message, monkeypatch):
+    monkeypatch.chdir(home)
+    monkeypatch.syspath_prepend(home)
+    monkeypatch.setattr(sys, "argv", ["sft.py", "config.json", *arguments])
+    with pytest.raises(SystemExit, match=message):
+        runpy.run_path(str(home / "sft.py"))["main"]()
