@@ -378,6 +378,15 @@ def options(types: Sequence[str]) -> Grid:
             (0 in shape and reduction == "mean") or (reduction == "batchmean" and (not shape or 0 in shape))
         ),
         "the device has no kernel for this type": lambda operator, dtype: bool(lacked(OPTIONS[operator].kernel, dtype)),
+        "a logit near zero may be 0 in float16, where the gradient is a known defect": lambda operator, dtype, values: (
+            operator == "binary_cross_entropy_with_logits" and dtype == "float16" and values is VALUES["near zero"]
+        ),
+        "a sum of a thousand large numbers leaves float16": lambda operator, dtype, shape, values: (
+            operator.startswith("normalize")
+            and dtype == "float16"
+            and max(shape, default=0) > 1000
+            and values is VALUES["a large mean"]
+        ),
     }
     further: Rules = {
         **interesting.RULES,
