@@ -68,7 +68,9 @@ def test_measured_noise_takes_the_place_of_the_model(log):
 
 
 def test_half_types_have_a_wider_model_only_when_both_trainings_use_them(log):
-    change = from_step(1, loss=1 + 5e-4)
+    def change(step):
+        step["loss"] *= 1 + 5e-4 * (-1) ** step["step"]
+
     assert align(log("a", environment=HALF), log("b", change, environment=HALF)).verdict == WITHIN
     assert align(log("c", environment=HALF), log("d", change, environment=SINGLE)).verdict == DIFFERS
 

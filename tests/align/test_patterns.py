@@ -170,13 +170,32 @@ def test_a_band_that_is_a_large_part_of_the_loss_decides_nothing(tmp_path):
 def test_without_a_type_what_only_a_half_type_explains_is_undecided(tmp_path):
     lines = ["step,loss", *(f"{row['step']},{row['loss']:.9f}" for row in rows_of())]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    (tmp_path / "b.csv").write_text(
-        "\n".join(["step,loss", *(f"{row['step']},{row['loss'] * 1.001:.9f}" for row in rows_of())])
-    )
+    noisy = (f"{row['step']},{row['loss'] * (1 + 1e-3 * math.sin(row['step'])):.9f}" for row in rows_of())
+    (tmp_path / "b.csv").write_text("\n".join(["step,loss", *noisy]))
     verdicts = [
         run(tmp_path / "a.csv", tmp_path / "b.csv", *dtype) for dtype in ([], ["--dtype", "bfloat16"], ["--dtype", "float32"])
     ]
     assert [code for code, _ in verdicts] == [1, 0, 1] and "undecided" in verdicts[0][1] and "--dtype" in verdicts[0][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda loss: loss + 0.01, "that of a +0.01 at every step"),
+        (lambda loss: loss * 1.002, "1.002 times that of a at every step"),
+    ],
+)
+def test_an_exact_level_is_no_noise_within_any_band(tmp_path, change, says):
+    rows = rows_of()
+    a = written(tmp_path / "a.jsonl", rows, bf16=True)
+    b = written(tmp_path / "b.jsonl", [{**row, "loss": change(row["loss"])} for row in rows], bf16=True)
+    code, printed = run(a, b)
+    assert code == 1 and f"verdict: wrong: the loss of b is {says}" in printed
+    rounded = [{**row, "loss": round(row["loss"], 2)} for row in rows]  # a level of two units may be rounding
+    lines = [["step,loss", *(f"{row['step']},{row['loss'] + more:.2f}" for row in rounded)] for more in (0, 0.02)]
+    for path, text in zip((a, b), lines, strict=True):
+        path.write_text("\n".join(text))
+    assert "loss of b is" not in run(a, b, "--dtype", "bfloat16")[1]
 
 
 def defects(random, rows, falls_by):

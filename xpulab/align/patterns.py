@@ -16,6 +16,9 @@ STEADY = 0.05
 """A factor or an offset is steady when 19 of 20 of its values are so close to it, as a share of its distance from none."""
 LEAST = 3
 """Steps in which a pattern is one."""
+EXACT, LEAST_EXACT = 0.01, 10
+"""A level that strays by so small a share of its distance from none, from the first of so many steps on, is no noise, within
+any band."""
 WORDS = {"learning_rate": "the learning rate", "loss": "the loss", "grad_norm": "the norm of the gradients"}
 
 
@@ -43,6 +46,8 @@ def find(pair: Pair, beyond: Mapping[str, int | None], a: TrainingLog, b: Traini
                 found += [
                     Pattern(*pattern) for pattern in (_rate if name == "learning_rate" else _differs)(pair, name, first, a, b)
                 ]
+            elif name != "learning_rate":
+                found += [Pattern(*pattern) for pattern in _exact(pair, name)]
     if [pattern.name for pattern in found] in (["factor of loss"], ["offset of loss"]) and beyond.get("grad_norm", 0) is None:
         found = [replace(found[0], says=f"{found[0].says}; gradients agree: what is logged differs")]
     return found
@@ -109,16 +114,13 @@ def _differs(pair: Pair, name: str, first: int, a: TrainingLog, b: TrainingLog) 
     """A factor, an offset, a change at regular steps only, or a difference that grows."""
     ours, theirs = pair.values[name]
     with np.errstate(all="ignore"):
-        levels = [("factor", *_level(theirs / ours, 1.0)), ("offset", *_level(theirs - ours, 0.0))]
         ratio = theirs / ours
-    levels = sorted((level for level in levels if level[1] is not None), key=lambda level: level[3])
     word, at = WORDS[name], pair.numbers
-    if levels:
+    if levels := _levels(ours, theirs):
         kind, start, value, _ = levels[0]
         since = "at every step" if start == 0 else f"from step {at[start]} on, and before it they agree"
-        much = f"{value:.2f} times that of a" if kind == "factor" else f"that of a {value:+.4g}"
         name = f"{kind} of {name}" if start == 0 else "change"
-        yield name, f"{word} of b is {much} {since}", int(at[start]), look_at(name)
+        yield name, f"{word} of b is {_much(kind, value)} {since}", int(at[start]), look_at(name)
     elif (regular := _regular(ratio)) is not None:
         places, each = regular
         factor = np.median(ratio[places])
@@ -131,6 +133,31 @@ def _differs(pair: Pair, name: str, first: int, a: TrainingLog, b: TrainingLog) 
             start = int(np.argmax(apart > 0))
             grows = ", ".join(f"{apart[place]:.1g} at step {at[place]}" for place in (start, first, -1))
             yield "slow", f"{word} parts slowly: {grows}", int(at[start]), look_at("slow")
+
+
+def _exact(pair: Pair, name: str) -> Iterator[tuple[Any, ...]]:
+    """The same factor or offset at every step."""
+    ours, theirs = pair.values[name]
+    if len(pair.numbers) >= LEAST_EXACT and pair.rounding[name].max() <= EXACT * np.abs(theirs - ours).min():
+        for kind, start, value, strays in _levels(ours, theirs):
+            if start == 0 and strays <= EXACT:
+                of = f"{kind} of {name}"
+                yield of, f"{WORDS[name]} of b is {_much(kind, value)} at every step", int(pair.numbers[0]), look_at(of), True
+                return
+
+
+def _levels(ours: np.ndarray, theirs: np.ndarray) -> list[tuple[str, int, float, float]]:
+    """Factor and offset that a series has from a step on, the steadier one first: kind, that step, value, how far it strays."""
+    with np.errstate(all="ignore"):
+        both = [("factor", *_level(theirs / ours, 1.0)), ("offset", *_level(theirs - ours, 0.0))]
+    steady = [(kind, start, value, strays) for kind, start, value, strays in both if start is not None]
+    return sorted(steady, key=lambda level: level[3])
+
+
+def _much(kind: str, value: float) -> str:
+    return (
+        f"{value:{'.2f' if abs(value - 1) > 0.1 else '.6g'}} times that of a" if kind == "factor" else f"that of a {value:+.4g}"
+    )
 
 
 def _level(series: np.ndarray, none: float) -> tuple[int | None, float, float]:
