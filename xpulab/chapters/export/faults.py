@@ -65,6 +65,18 @@ def an_axis_of_one_is_dropped(loaded, path, **options):
     loaded.forward = short
 
 
+@fault("export.views", after="paddle.jit:load")
+def a_loaded_program_reads_the_memory_of_a_view(loaded, path, **options):
+    """A view with gaps is read as if its numbers stood side by side."""
+    forward = loaded.forward
+
+    def read(*inputs):
+        whole = [paddle.as_strided(x, x.shape, (x + 0).strides, x.offset) for x in inputs]
+        return forward(*whole)
+
+    loaded.forward = read
+
+
 @fault("export.too-long", after="paddle.jit:load")
 def texts_that_are_too_long_cut(loaded, path, **options):
     """A loaded program cuts a text that is longer than its table of positions, without a message."""
