@@ -54,7 +54,7 @@ def right_answers(shares: Mapping[str, Mapping[str, float]]) -> None:
             places, [100 * of_kind[kind] for kind in kinds], height, label=model, color=colours.fill, hatch=colours.hatch
         )
         axes.bar_label(bars, fmt="%.0f %%", padding=3, fontsize=8)
-    axes.set_yticks(range(len(kinds)), kinds)
+    axes.set_yticks(range(len(kinds)), list(map(repr, kinds)))  # as in the file, in every language
     axes.invert_yaxis()
     axes.set(xlabel="right answers, %", xlim=(0, 112), title="New rows alone destroy what the model knew")
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=len(shares))
