@@ -1,0 +1,1 @@
+"""The room of the chapter chat_data: From conversations to batches."""

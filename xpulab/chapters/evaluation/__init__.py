@@ -1,0 +1,1 @@
+"""The room of the chapter evaluation: Is it better, and is it healthy?"""
