@@ -90,6 +90,18 @@ def read_examples(path):
         raise DataError(f"{path}: has no row; write one JSON object a line")
 
 
+def files_of(path):
+    """The files of examples that a path names: itself, or those in a folder that end in .json or .jsonl, by name.
+
+    Raises DataError where there is none.
+    """
+    path = Path(path)
+    found = sorted(each for each in path.iterdir() if each.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
+    if not found:
+        raise DataError(f"{path}: is a folder without .json or .jsonl files; put some there")
+    return found
+
+
 def pieces(turns, tokenizer, at="the row", is_asked=False):
     """The text of a conversation as the model reads it, in pieces: (text, whether its tokens count).
 
@@ -146,7 +158,8 @@ def load(path, tokenizer, max_length, cache, longer="leave out"):
     """The examples of a file as a dataset of token ids on disk, made by the first process that comes; the others wait for it.
 
     max_length: tokens. longer: what to do with a longer example: "leave out", or "cut" its end.
-    cache: a folder for what was made. It is made anew when the file, the tokenizer, max_length or longer is another one.
+    path: a file, or a folder with files of one format. cache: a folder for what was made. It is made anew when the files, the
+    tokenizer, max_length or longer are others.
     Raises DataError as read_examples does, and where no example is left.
     """
     path, what = Path(path), [_tokenizer_key(tokenizer), max_length, longer]
@@ -168,8 +181,8 @@ def load_pairs(path, tokenizer, max_length, max_prompt, cache, longer="leave out
 
 def _cached(path, cache, what, make):
     """The folder that make(folder) has filled of this file and of `what`, now or earlier."""
-    stat = os.stat(path) if os.path.isfile(path) else None
-    what = [str(path), stat and (stat.st_size, stat.st_mtime_ns), *what]
+    stats = [(str(each), os.stat(each)) for each in files_of(path) if each.is_file()]
+    what = [str(path), *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats), *what]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
     folder = Path(cache) / f"{path.stem}-{key}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -309,7 +322,7 @@ class Collator:
 
 def samples(network, tokenizer, file, count=3):
     """The first questions of a file, each with the model's answer."""
-    texts = [example.texts[0] for example in islice(read_examples(file), count)]
+    texts = [example.texts[0] for _, example in islice(_all_examples(file), count)]
     asked = [list(takewhile(lambda turn: not turn.counts, text)) for text in texts]
     prompts = ["".join(text for text, _ in pieces(text, tokenizer, is_asked=True)) for text in asked]
     return [(text[-1].text, answer) for text, answer in zip(asked, answers(network, tokenizer, prompts), strict=True)]
@@ -329,6 +342,13 @@ def answers(network, tokenizer, prompts, at_most=24):
         pad_token_id=tokenizer.pad_token_id,
     )
     return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
+
+
+def _all_examples(path):
+    """Each example of a file, or of the files of a folder, with its place."""
+    for file in files_of(path):
+        for example in read_examples(file):
+            yield f"{file} line {example.line}", example
 
 
 def _texts(row, at):
@@ -475,8 +495,8 @@ def _tokenize(path, encoded, hint, folder):
     counts = dict.fromkeys(("rows", "kept", "cut", "left_out", "tokens", "labels"), 0)
     starts, said = array("q", [0]), time.monotonic()
     with open(folder / "tokens.int32", "wb") as file:
-        for example in read_examples(path):
-            stored, is_cut = encoded(example, f"{path} line {example.line}")
+        for at, example in _all_examples(path):
+            stored, is_cut = encoded(example, at)
             counts["rows"] += 1
             counts["cut"] += is_cut
             if stored is None:

@@ -10,7 +10,8 @@ llm/run_finetune.py:
 
     model_name_or_path      a folder with config.json, weights and tokenizer, or a name that PaddleNLP knows
     continue_training       true: start from these weights; false: from random ones, for tests
-    dataset_name_or_path    a folder with train.json and dev.json, or .jsonl; chat_data.py says in which formats
+    dataset_name_or_path    a folder with train.json and dev.json, or .jsonl, or with folders train and dev of such files;
+                            chat_data.py says in which formats
     max_length              tokens; longer examples are left out and counted, or cut: --longer cut
     zero_padding            true: several examples in each row of max_length tokens, which do not see each other;
                             with greedy_zero_padding where they fit best
@@ -182,9 +183,10 @@ def weight_dtype(args):
 
 
 def data_file(data_args, name):
-    """The file of that name in the folder, or None."""
+    """The file of that name in the folder, or the folder of that name, or None."""
     folder = Path(data_args.dataset_name_or_path)
-    found = next((path for path in (folder / f"{name}.json", folder / f"{name}.jsonl") if path.is_file()), None)
+    files = (folder / f"{name}.json", folder / f"{name}.jsonl")
+    found = next((path for path in files if path.is_file()), folder / name if (folder / name).is_dir() else None)
     if found is None and name == "train":
         raise SystemExit(f"{folder}: has neither train.json nor train.jsonl; name a folder with one as dataset_name_or_path")
     return found

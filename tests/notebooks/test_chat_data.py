@@ -194,16 +194,29 @@ print(len(rows), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) /
 """
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    line, path = (
-        json.dumps({"messages": [{**turn, "content": turn["content"] * 40} for turn in TURNS]}) + "\n",
-        tmp_path / "a.jsonl",
-    )
-    count = 60_000_000 // len(line)
+def rows_and_growth(folder, size):
+    """How many rows a new file of so many bytes has, how many were read, and by how many MiB the reader's memory grew."""
+    line = json.dumps({"messages": [{**turn, "content": turn["content"] * 40} for turn in TURNS]}) + "\n"
+    path, count = folder / "a.jsonl", size // len(line)
     with path.open("w") as file:
         file.writelines(line for _ in range(count))
-    code = LARGE.format(folder=str(files.DATA / "take_home"), path=str(path), cache=str(tmp_path / "tokens"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    rows, grown = map(int, done.stdout.split()[-2:])
+    code = LARGE.format(folder=str(files.DATA / "take_home"), path=str(path), cache=str(folder / "tokens"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    return count, *map(int, done.stdout.split()[-2:])
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    count, rows, grown = rows_and_growth(tmp_path, 60_000_000)
     assert rows == count
     assert grown < 15, grown  # MiB, of 60
+
+
+def test_the_files_of_a_folder_are_one_data_set(tmp_path, chat):
+    for name, row in {"b.jsonl": TURNS[1:], "a.json": TURNS}.items():
+        (tmp_path / "train").mkdir(exist_ok=True)
+        (tmp_path / "train" / name).write_text(json.dumps({"messages": row}))
+    rows = chat_data.load(tmp_path / "train", chat, 512, tmp_path / "tokens")
+    assert [chat.decode(row["input_ids"]) == CHATML for row in rows] == [True, False]
+    (tmp_path / "train" / "b.jsonl").write_text("{}")
+    with pytest.raises(chat_data.DataError, match=r"train/b.jsonl line 1"):
+        chat_data.load(tmp_path / "train", chat, 512, tmp_path / "tokens")
