@@ -119,7 +119,6 @@ def test_conversations_train_an_adapter_until_it_stops(written, forked):
         (["--flash_mask", "true"], "flash_mask: this script does not honour it"),
         (["--greedy_zero_padding", "true"], "greedy_zero_padding: this script does not honour it"),
         (["--longer", "shorter"], "longer: 'shorter' is unknown"),
-        (["--pipeline_parallel_degree", "2"], "pipeline_parallel_degree: this script has no pipeline"),
         (["--train_dataset_path", "nowhere.jsonl"], "nowhere.jsonl: is no file"),
     ],
 )
@@ -127,3 +126,10 @@ def test_what_the_script_does_not_honour_is_refused_by_name(written, arguments, 
     monkeypatch.chdir(written)
     with pytest.raises(SystemExit, match=message):
         take_home.load_script("dpo").main(["config.json", *arguments])
+
+
+def test_a_pipeline_is_refused(written, forked):
+    given = ("--device", "sim", "--output_dir", "staged", "--pipeline_parallel_degree", "2")
+    done = forked("dpo.py", "config.json", *given, cwd=written, n=2, device="sim")
+    assert done.returncode == 1
+    assert "pipeline_parallel_degree: this script has no pipeline" in done.stdout
