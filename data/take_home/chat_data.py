@@ -3,6 +3,7 @@
     rows = chat_data.load("train.jsonl", tokenizer, max_length=4096, cache="tokens")
     rows = chat_data.Packed(rows, max_length=4096)                  several examples in a row, which do not see each other
     batch = chat_data.Collator(tokenizer)([rows[0], rows[1]])       tensors
+    pairs = chat_data.load_pairs("pairs.jsonl", tokenizer, max_length=4096, max_prompt=2048, cache="tokens")
 
 A file has one JSON object a line, all in one of these formats:
 
@@ -89,6 +90,18 @@ def read_examples(path):
         raise DataError(f"{path}: has no row; write one JSON object a line")
 
 
+def files_of(path):
+    """The files of examples that a path names: itself, or those in a folder that end in .json or .jsonl, by name.
+
+    Raises DataError where there is none.
+    """
+    path = Path(path)
+    found = sorted(each for each in path.iterdir() if each.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
+    if not found:
+        raise DataError(f"{path}: is a folder without .json or .jsonl files; put some there")
+    return found
+
+
 def pieces(turns, tokenizer, at="the row", is_asked=False):
     """The text of a conversation as the model reads it, in pieces: (text, whether its tokens count).
 
@@ -133,15 +146,43 @@ def encode(turns, tokenizer, at="the row"):
     return ids[:end], counts[:end]
 
 
+def encode_pair(row, tokenizer, at="the row"):
+    """A row of preferences, {"question": ..., "chosen": ..., "rejected": ...}, as token ids: a dict of three lists.
+
+    prompt: the conversation until the last answer begins. chosen, rejected: that answer with the token that ends it.
+    """
+    return _encode_pair(_texts(row, at)[1], tokenizer, at)
+
+
 def load(path, tokenizer, max_length, cache, longer="leave out"):
     """The examples of a file as a dataset of token ids on disk, made by the first process that comes; the others wait for it.
 
     max_length: tokens. longer: what to do with a longer example: "leave out", or "cut" its end.
-    cache: a folder for what was made. It is made anew when the file, the tokenizer, max_length or longer is another one.
+    path: a file, or a folder with files of one format. cache: a folder for what was made. It is made anew when the files, the
+    tokenizer, max_length or longer are others.
     Raises DataError as read_examples does, and where no example is left.
     """
-    path, stat = Path(path), os.stat(path) if os.path.isfile(path) else None
-    what = [str(path), stat and (stat.st_size, stat.st_mtime_ns), _tokenizer_key(tokenizer), max_length, longer]
+    path, what = Path(path), [_tokenizer_key(tokenizer), max_length, longer]
+    hint = f"raise max_length ({max_length}), or cut longer rows"
+    return Tokenized(_cached(path, cache, what, lambda new: _tokenize(path, _Rows(tokenizer, max_length, longer), hint, new)))
+
+
+def load_pairs(path, tokenizer, max_length, max_prompt, cache, longer="leave out"):
+    """The preferences of a file as a dataset of token ids on disk, as load() makes one of conversations.
+
+    max_length: tokens of prompt and both answers. max_prompt: of the prompt, where a pair is cut: first the beginning of its
+    prompt, then the ends of both answers in proportion.
+    """
+    path, what = Path(path), [_tokenizer_key(tokenizer), max_length, max_prompt, longer, "pairs"]
+    hint = f"raise max_seq_len ({max_length}), or cut longer pairs"
+    made = _Pairs(tokenizer, max_length, max_prompt, longer)
+    return TokenizedPairs(_cached(path, cache, what, lambda new: _tokenize(path, made, hint, new)))
+
+
+def _cached(path, cache, what, make):
+    """The folder that make(folder) has filled of this file and of `what`, now or earlier."""
+    stats = [(str(each), os.stat(each)) for each in files_of(path) if each.is_file()]
+    what = [str(path), *((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats), *what]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
     folder = Path(cache) / f"{path.stem}-{key}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -150,11 +191,11 @@ def load(path, tokenizer, max_length, cache, longer="leave out"):
         if not folder.is_dir():
             new = Path(tempfile.mkdtemp(prefix=f"{path.stem}-", suffix=".part", dir=folder.parent))
             try:
-                _tokenize(path, tokenizer, max_length, longer, new)
+                make(new)
                 new.rename(folder)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
-    return Tokenized(folder)
+    return folder
 
 
 class Tokenized(paddle.io.Dataset):
@@ -184,6 +225,16 @@ class Tokenized(paddle.io.Dataset):
         labels = np.full(len(ids), IGNORED, dtype=np.int32)
         labels[:-1] = np.where(counts[1:], ids[1:], IGNORED)
         return {"input_ids": ids.tolist(), "labels": labels.tolist()}
+
+
+class TokenizedPairs(Tokenized):
+    """Preferences that load_pairs() wrote: each item a dict of lists of token ids, prompt, chosen and rejected."""
+
+    def __getitem__(self, index):
+        stored = np.array(self.tokens[self.starts[index] : self.starts[index + 1]])
+        (chosen,) = np.nonzero(stored < 0)
+        parts = np.split(np.where(stored < 0, ~stored, stored), [chosen[0], chosen[-1] + 1])
+        return {name: part.tolist() for name, part in zip(("prompt", "chosen", "rejected"), parts, strict=True)}
 
 
 class Packed(paddle.io.Dataset):
@@ -271,7 +322,7 @@ class Collator:
 
 def samples(network, tokenizer, file, count=3):
     """The first questions of a file, each with the model's answer."""
-    texts = [example.texts[0] for example in islice(read_examples(file), count)]
+    texts = [example.texts[0] for _, example in islice(_all_examples(file), count)]
     asked = [list(takewhile(lambda turn: not turn.counts, text)) for text in texts]
     prompts = ["".join(text for text, _ in pieces(text, tokenizer, is_asked=True)) for text in asked]
     return [(text[-1].text, answer) for text, answer in zip(asked, answers(network, tokenizer, prompts), strict=True)]
@@ -291,6 +342,13 @@ def answers(network, tokenizer, prompts, at_most=24):
         pad_token_id=tokenizer.pad_token_id,
     )
     return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
+
+
+def _all_examples(path):
+    """Each example of a file, or of the files of a folder, with its place."""
+    for file in files_of(path):
+        for example in read_examples(file):
+            yield f"{file} line {example.line}", example
 
 
 def _texts(row, at):
@@ -369,35 +427,90 @@ def _tokenizer_key(tokenizer):
     return [type(tokenizer).__name__, len(tokenizer), tokenizer.eos_token, tokenizer(probe)["input_ids"], template]
 
 
-def _tokenize(path, tokenizer, max_length, longer, folder):
-    """Write tokens.int32, starts.npy and counts.json: token ids one after another, ~id where a token counts."""
+def _encode_pair(texts, tokenizer, at):
+    answers = []
+    for text in texts:
+        ids, counted = encode(text, tokenizer, at)
+        if True not in counted:
+            raise DataError(f"{at}: an answer is empty; write a chosen and a rejected answer")
+        answers.append((ids[: counted.index(True)], ids[counted.index(True) :]))
+    (prompt, chosen), (other, rejected) = answers
+    if not prompt or prompt != other:
+        raise DataError(f"{at}: what comes before the last answer must be there, and the same in chosen and rejected")
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Encodes conversations. Each call returns what is stored, ~id where a token counts, or None; and whether it was cut."""
+
+    tokenizer: object
+    max_length: int
+    longer: str
+
+    def __call__(self, example, at):
+        if len(example.texts) > 1:
+            raise DataError(f"{at}: chosen and rejected are preferences; give a file of conversations")
+        ids, counted = encode(example.texts[0], self.tokenizer, at)
+        is_cut = len(ids) > self.max_length and self.longer == "cut"
+        if is_cut:
+            ids, counted = ids[: self.max_length], counted[: self.max_length]
+        if len(ids) > self.max_length or True not in counted:
+            return None, False
+        stored = np.array(ids, dtype=np.int32)
+        stored[counted] = ~stored[counted]
+        return stored, is_cut
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Encodes preferences, likewise: prompt, chosen and rejected one after another, with ~id in chosen."""
+
+    tokenizer: object
+    max_length: int
+    max_prompt: int
+    longer: str
+
+    def __call__(self, example, at):
+        if len(example.texts) < 2:
+            raise DataError(f"{at}: has no chosen and rejected; give a file of preferences")
+        pair = _encode_pair(example.texts, self.tokenizer, at)
+        prompt, chosen, rejected = pair.values()
+        is_cut = False
+        if len(prompt) + len(chosen) + len(rejected) > self.max_length:
+            prompt, is_cut = prompt[-self.max_prompt :], self.longer == "cut"
+            room, both = self.max_length - len(prompt), len(chosen) + len(rejected)
+            first = min(len(chosen), max(1, room * len(chosen) // both))
+            if not is_cut or room < 2:
+                return None, False
+            chosen, rejected = chosen[:first], rejected[: room - first]
+        return np.array([*prompt, *(~each for each in chosen), *rejected], dtype=np.int32), is_cut
+
+
+def _tokenize(path, encoded, hint, folder):
+    """Write tokens.int32, starts.npy and counts.json: the token ids of all examples, one after another.
+
+    encoded: of an example and its place what is stored, or None; and whether it was cut. hint: what to do when none is left.
+    """
     counts = dict.fromkeys(("rows", "kept", "cut", "left_out", "tokens", "labels"), 0)
     starts, said = array("q", [0]), time.monotonic()
     with open(folder / "tokens.int32", "wb") as file:
-        for example in read_examples(path):
-            if len(example.texts) > 1:
-                raise DataError(
-                    f"{path} line {example.line}: chosen and rejected are preferences; give a file of conversations"
-                )
-            ids, counted = encode(example.texts[0], tokenizer, f"{path} line {example.line}")
+        for at, example in _all_examples(path):
+            stored, is_cut = encoded(example, at)
             counts["rows"] += 1
-            if len(ids) > max_length and longer == "cut":
-                ids, counted = ids[:max_length], counted[:max_length]
-                counts["cut"] += True in counted
-            if len(ids) > max_length or True not in counted:
+            counts["cut"] += is_cut
+            if stored is None:
                 counts["left_out"] += 1
                 continue
-            stored = np.array(ids, dtype=np.int32)
-            stored[counted] = ~stored[counted]
             stored.tofile(file)
-            starts.append(starts[-1] + len(ids))
-            counts["labels"] += sum(counted)
+            starts.append(starts[-1] + len(stored))
+            counts["labels"] += int((stored < 0).sum())
             counts["kept"] += 1
             if time.monotonic() > said + 30:
                 said = time.monotonic()
                 print(f"{path}: {counts['rows']:,} rows are tokenized", flush=True)
     if not counts["kept"]:
-        raise DataError(f"{path}: none of {counts['rows']} rows is left; raise max_length ({max_length}), or cut longer rows")
+        raise DataError(f"{path}: none of {counts['rows']} rows is left; {hint}")
     counts["tokens"] = starts[-1]
     np.save(folder / "starts.npy", np.frombuffer(starts, dtype=np.int64))
     (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")

@@ -4,34 +4,62 @@
     python -m paddle.distributed.launch --devices 0,1,2,3 dpo.py config.json # several cards
     python dpo.py config.json --device cpu --max_steps 2                     # the command line replaces arguments of the file
 
-Each line of the two data files is {"question": "...", "chosen": "...", "rejected": "..."}. A question is written by the chat
-template of the model's tokenizer; by prompt(), where it has none. The arguments have the names of
-PaddleNLP's own llm/alignment/dpo/run_dpo.py. It needs paddle 3 and paddlenlp 3.0.0b4, whose wheel contains the trainer but not
-the classes of its arguments; these are below.
+Each line of the two data files is {"question": ..., "chosen": ..., "rejected": ...}: texts, or conversations with a system turn
+and several turns in the formats of chat_data.py. The last answers are compared. The arguments have the names of PaddleNLP's own
+llm/alignment/dpo/run_dpo.py, and what it has and this script does not honour is refused by name:
+
+    train_dataset_path, dev_dataset_path    the files; they are tokenized once, into output_dir/tokens
+    max_seq_len, max_prompt_len             tokens of a prompt with both answers; longer pairs are left out and counted, or cut:
+                                            --longer cut, first the beginning of the prompt, to max_prompt_len
+    lora, lora_rank, lora_path, ...         train an adapter; the reference model is then the model without it
+    beta, loss_type, ...                    of the loss, see DPOConfig
+
+All others are those of PaddleNLP's trainer. --resume_from_checkpoint true goes on, --early_stopping_patience stops, --log FILE
+is for `xpulab align`, as in sft.py. history.json in output_dir has each log: rewards, margins and log-probabilities, tokens a
+second, mfu with --peak_tflops, and the norm of the gradients. It needs paddle 3, paddlenlp 3.0.0b4, and sft.py, lora.py and
+chat_data.py beside it.
 """
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
+import chat_data
+import lora
+import numpy as np
 import paddle
+import sft
 from paddle.distributed import fleet, get_rank, get_world_size
-from paddlenlp.peft import LoRAConfig, LoRAModel
-from paddlenlp.trainer import PdArgumentParser, TrainerCallback, TrainingArguments, set_seed
+from paddlenlp.trainer import EarlyStoppingCallback, TrainerCallback, set_seed
 from paddlenlp.trainer.trainer_utils import ShardingOption
-from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
-from paddlenlp.trl import DPOTrainer, preference_collate_fn, preprocess_preference_data
-from paddlenlp.trl.llm_utils import get_lora_target_modules
+from paddlenlp.trl import DPOTrainer, SFTConfig, preference_collate_fn
+
+OF_MODELS = {
+    *("model_name_or_path", "tokenizer_name_or_path", "continue_training"),
+    *("lora_rank", "lora_path", "lora_alpha", "rslora", "lora_plus_scale", "use_quick_lora"),
+}
+OF_DATA = {
+    *("train_dataset_path", "dev_dataset_path", "max_seq_len", "max_prompt_len", "chat_template"),
+    "lazy",  # rows are always read lazily
+}
 
 
 @dataclass
 class ModelArguments:
-    """Where the model is."""
+    """Where the model is, and its adapter."""
 
     model_name_or_path: str = ""  # a folder with the model and its tokenizer, or a name that PaddleNLP knows
+    tokenizer_name_or_path: str = None
+    continue_training: bool = True
     lora_rank: int = 8  # with "lora": true
+    lora_path: str = None  # an adapter to go on from
+    lora_alpha: int = -1  # 2 * lora_rank, or 4 for rsLoRA
+    rslora: bool = False
+    lora_plus_scale: float = 1.0
+    use_quick_lora: bool = False
+    rslora_plus: bool = False
+    flash_mask: bool = False
+    weight_quantize_algo: str = None
 
 
 @dataclass
@@ -40,8 +68,16 @@ class DataArguments:
 
     train_dataset_path: str = "train.jsonl"
     dev_dataset_path: str = "dev.jsonl"
-    max_seq_len: int = 4096  # of a question and both answers
+    max_seq_len: int = 4096  # of a prompt and both answers
     max_prompt_len: int = 2048
+    chat_template: str = None
+    lazy: bool = False
+    greedy_zero_padding: bool = False
+
+    @property
+    def max_length(self):
+        """By the name that sft.py reads."""
+        return self.max_seq_len
 
 
 @dataclass
@@ -61,8 +97,8 @@ class DPOConfig:
 
 
 @dataclass
-class Arguments(TrainingArguments):
-    """PaddleNLP's arguments of training."""
+class Arguments(SFTConfig):
+    """PaddleNLP's arguments of training, with those of the model's parallelism."""
 
     # as in run_dpo.py; with several processes PaddleNLP then calls fleet.init, which a reference model needs
     unified_checkpoint: bool = True
@@ -78,43 +114,35 @@ def keep_single_process_models():
         fleet.distributed_model = lambda model: model
 
 
-def read_rows(path):
-    """The rows of a JSONL file: dicts with "question", "chosen" and "rejected"."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
-
-
-def prompt(tokenizer, question):
-    """What the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
-    if tokenizer.chat_template is None:
-        return f"Question: {question}\nAnswer:"
-    turns = [{"role": "user", "content": question}]
-    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-
-
-def encode(row, tokenizer, limits):
-    """The question and both answers as one packed sequence."""
-    answers = [row["chosen"], row["rejected"]]
-    source = row["question"] if tokenizer.chat_template else prompt(tokenizer, row["question"])
-    record = {"src": [source], "tgt": [], "response": answers, "sort": [1, 0]}
-    example = preprocess_preference_data(record, tokenizer, limits, SimpleNamespace(flash_mask=False))
-    example["attention_mask"] = example["attention_mask"][None]  # one for all heads
-    example["response_indexs"] = [example["response_indexs"]]  # a sequence may hold several records
-    return example
+def encode(pair):
+    """A prompt and both answers, lists of token ids, as one packed sequence."""
+    prompt, chosen, rejected = pair["prompt"], pair["chosen"], pair["rejected"]
+    start, last = len(prompt) - 1, prompt[-1:]  # from the last token of the prompt the first one of an answer is predicted
+    middle, end = start + len(chosen), start + len(chosen) + len(rejected)
+    mask = np.tri(end, dtype=bool)
+    mask[middle:, start:middle] = False  # the rejected answer does not read the chosen one
+    return {
+        "input_ids": prompt[:-1] + last + chosen[:-1] + last + rejected[:-1],
+        "position_ids": [*range(middle), *range(start, start + len(rejected))],
+        "response_0_labels": [0] * start + chosen + [0] * len(rejected),
+        "response_1_labels": [0] * middle + rejected,
+        "attention_mask": mask[None],  # one for all heads
+        "response_indexs": [[start, middle, end, 1]],  # a sequence may hold several pairs; 1: the first answer is preferred
+    }
 
 
 class Pairs(paddle.io.Dataset):
-    """Each row as a packed sequence."""
+    """Each pair of token ids as a packed sequence."""
 
-    def __init__(self, rows, tokenizer, limits):
+    def __init__(self, pairs):
         super().__init__()
-        self.encoded = [encode(row, tokenizer, limits) for row in rows]
+        self.pairs = pairs
 
     def __len__(self):
-        return len(self.encoded)
+        return len(self.pairs)
 
     def __getitem__(self, index):
-        return self.encoded[index]
+        return encode(self.pairs[index])
 
 
 def collate(examples):
@@ -122,6 +150,14 @@ def collate(examples):
     longest = max(len(example["input_ids"]) for example in examples)
     arrays = preference_collate_fn(examples, max_seq_len=longest)
     return {name: paddle.to_tensor(value) for name, value in arrays.items()}
+
+
+class Trainer(sft.Measured, DPOTrainer):
+    """PaddleNLP's trainer, which also logs tokens a second, mfu and the norm of the gradients."""
+
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.other_operations = 0 if self.dpo_config.reference_free else 2  # the forward pass of the reference model
 
 
 class History(TrainerCallback):
@@ -136,46 +172,6 @@ class History(TrainerCallback):
                 kept.append(dict(logs))
 
 
-@paddle.no_grad()
-def answers(model, tokenizer, questions, at_most=24):
-    """The model's answer to each question: greedy search, at most `at_most` tokens."""
-    model.eval()
-    prompts = [prompt(tokenizer, question) for question in questions]
-    by_hand = tokenizer.chat_template is None  # a template writes all special tokens itself
-    batch = tokenizer(prompts, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="pd")
-    tokens, _ = model.generate(
-        input_ids=batch["input_ids"],
-        attention_mask=batch["attention_mask"],
-        max_new_tokens=at_most,
-        decode_strategy="greedy_search",
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
-
-
-def load(source, dtype):
-    """A model and its tokenizer, which pads on the left, as generation needs."""
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-    tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
-    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    return model, tokenizer
-
-
-def with_adapter(model, rank, dtype):
-    """The model with a LoRA adapter, the only part that is trained."""
-    adapter = LoRAConfig(
-        target_modules=get_lora_target_modules(model),
-        r=rank,
-        lora_alpha=2 * rank,
-        tensor_parallel_degree=1,
-        dtype=dtype,
-    )
-    adapted = LoRAModel(model, adapter)
-    adapted.mark_only_lora_as_trainable()
-    return adapted
-
-
 def without_dropout(model):
     """The model with every dropout layer switched off, however deep it is."""
     for layer in model.sublayers():
@@ -184,59 +180,88 @@ def without_dropout(model):
     return model
 
 
-def main(given):
+def with_adapter(network, model, training):
+    """The network with the adapter that the arguments ask for, or the one in lora_path; only it trains."""
+    if model.lora_path:
+        return lora.load_adapter(network, model.lora_path)
+    return lora.add_adapter(
+        network,
+        r=model.lora_rank,
+        lora_alpha=model.lora_alpha if model.lora_alpha > 0 else 4 if model.rslora else 2 * model.lora_rank,
+        rslora=model.rslora,
+        lora_plus_scale=model.lora_plus_scale,
+        use_quick_lora=model.use_quick_lora,
+        tensor_parallel_degree=network.config.tensor_parallel_degree,
+        base_model_name_or_path=model.model_name_or_path,
+        dtype=sft.weight_dtype(training),
+    )
+
+
+def main(words=None):
     """Train with the arguments of a JSON file and of the command line; returns the trainer and what it logged."""
-    # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
-        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
-    parser = PdArgumentParser((ModelArguments, DataArguments, DPOConfig, Arguments))
-    given = [*parser.read_json(given[0]), *given[1:]]
-    source, data, settings, arguments = parser.parse_args_into_dataclasses(given, look_for_args_file=False)
-    if ShardingOption.FULL_SHARD in arguments.sharding:
+    sft.keep_rank_0()
+    groups = (ModelArguments, DataArguments, Arguments, DPOConfig, sft.Options)
+    model, data, training, settings, options = sft.arguments(groups, OF_MODELS, OF_DATA, words)
+    if ShardingOption.FULL_SHARD in training.sharding:
         raise SystemExit("sharding stage3: each card has a part of the weights, and one card makes the answers; use stage1")
-    paddle.set_device(arguments.device)
-    set_seed(arguments.seed)
+    if training.pipeline_parallel_degree > 1:
+        raise SystemExit("pipeline_parallel_degree: this script has no pipeline; for one use llm/alignment/dpo/run_dpo.py")
+    paddle.set_device(training.device)
+    set_seed(training.seed)
     keep_single_process_models()
 
-    dtype = "bfloat16" if arguments.bf16 and arguments.fp16_opt_level == "O2" else "float32"
-    policy, tokenizer = load(source.model_name_or_path, dtype)
+    tokenizer = sft.new_tokenizer(model, data)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    policy, reference = without_dropout(sft.load(model, data, training)), None
     settings.reference_free = settings.reference_free or settings.loss_type in ("or", "simpo")
-    policy, reference = without_dropout(policy), None
     if settings.lora:  # the reference model is the policy without its adapter
-        policy = with_adapter(policy, source.lora_rank, dtype)
+        policy = with_adapter(policy, model, training)
     elif not settings.reference_free:
-        reference, _ = load(source.model_name_or_path, dtype)
+        reference = sft.load(model, data, training)
+        reference.set_state_dict(policy.state_dict())  # the same, also where continue_training is false
 
-    train, heldout = read_rows(data.train_dataset_path), read_rows(data.dev_dataset_path)
     history = History()
-    trainer = DPOTrainer(
+    trainer = Trainer(
         model=policy,
         ref_model=reference,
         dpo_config=settings,
-        args=arguments,
-        train_dataset=Pairs(train, tokenizer, data),
-        eval_dataset=Pairs(heldout, tokenizer, data),
+        args=training,
+        train_dataset=Pairs(pairs_of(data.train_dataset_path, tokenizer, data, training, options)),
+        eval_dataset=Pairs(pairs_of(data.dev_dataset_path, tokenizer, data, training, options)),
         tokenizer=tokenizer,
         data_collator=collate,
         callbacks=[history],
+        peak_tflops=options.peak_tflops,
     )
-    trainer.train()
-    trainer.save_model()
+    if options.early_stopping_patience:
+        trainer.add_callback(EarlyStoppingCallback(options.early_stopping_patience))
+    if options.log:
+        sft.log_of(options.log, trainer)
+    trainer.train(resume_from_checkpoint=sft.checkpoint(training))
+    trainer.save_model(merge_tensor_parallel=training.tensor_parallel_degree > 1)
     trainer.evaluate()
     if get_rank() == 0:
-        report(policy, tokenizer, heldout[:3], history, Path(arguments.output_dir))
+        report(trainer, tokenizer, data.dev_dataset_path, history)
     return trainer, history
 
 
-def report(policy, tokenizer, rows, history, folder):
+def pairs_of(file, tokenizer, data, training, options):
+    """The pairs of a file as token ids."""
+    cache = Path(training.output_dir, "tokens")
+    given = (file, tokenizer, data.max_seq_len, data.max_prompt_len, cache, options.longer)
+    return sft.counted(file, data.max_seq_len, lambda: chat_data.load_pairs(*given), options)
+
+
+def report(trainer, tokenizer, file, history):
     """Write the log, and print the last numbers and some answers: read them, because the numbers do not show nonsense."""
     log = {"training": history.training, "evaluation": history.evaluation}
-    (folder / "history.json").write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")
+    Path(trainer.args.output_dir, "history.json").write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")
     last = history.evaluation[-1]
     print(f"held out: accuracy {last['eval_rewards/accuracies']:.2f}, margin {last['eval_rewards/margins']:.2f}")
-    for row, answer in zip(rows, answers(policy, tokenizer, [row["question"] for row in rows]), strict=True):
-        print(f"{row['question']:<32}{answer[:60]}")
+    if not sft.is_cut(trainer.args):
+        for question, answer in chat_data.samples(trainer.model, tokenizer, file):
+            print(f"{question:<32}{answer[:60]}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

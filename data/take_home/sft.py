@@ -10,7 +10,8 @@ llm/run_finetune.py:
 
     model_name_or_path      a folder with config.json, weights and tokenizer, or a name that PaddleNLP knows
     continue_training       true: start from these weights; false: from random ones, for tests
-    dataset_name_or_path    a folder with train.json and dev.json, or .jsonl; chat_data.py says in which formats
+    dataset_name_or_path    a folder with train.json and dev.json, or .jsonl, or with folders train and dev of such files;
+                            chat_data.py says in which formats
     max_length              tokens; longer examples are left out and counted, or cut: --longer cut
     zero_padding            true: several examples in each row of max_length tokens, which do not see each other;
                             with greedy_zero_padding where they fit best
@@ -21,7 +22,7 @@ All other arguments are those of SFTConfig (device, learning_rate, max_steps or 
 this script does not honour is refused. The first process tokenizes the files into output_dir/tokens; the others, and the next
 training, read them there. With tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved
 as one. losses.json in output_dir has the loss of each log. Each log also has tokens_per_second, mfu where --peak_tflops is
-given, and grad_norm where each process holds all gradients.
+given, and grad_norm: before clipping, and with sharding or parts of a model only where max_grad_norm clips.
 --log FILE logs each step, to compare this training with the same one elsewhere by `xpulab align`; for it, put a copy of
 xpulab/align/log.py beside this script.
 """
@@ -34,6 +35,7 @@ from pathlib import Path
 
 import chat_data
 import paddle
+from paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.hybrid_parallel_optimizer import HybridParallelClipGrad
 from paddlenlp.peft import LoRAModel
 from paddlenlp.trainer import EarlyStoppingCallback, PdArgumentParser, TrainerCallback
 from paddlenlp.trainer.trainer_utils import ShardingOption, get_last_checkpoint
@@ -117,18 +119,19 @@ def keep_rank_0():
         paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
 
 
-def arguments(groups, of_models):
+def arguments(groups, of_models, of_data=OF_DATA, words=None):
     """What a JSON file and the command line say, by groups. Ends the program at an argument that would have no effect.
 
-    of_models: the arguments of ModelConfig that the script honours.
+    of_models, of_data: the arguments of the first two groups that the script honours. words: of the command line.
     """
-    parser = PdArgumentParser(groups)
-    has_file = len(sys.argv) > 1 and sys.argv[1].endswith(".json")
-    read = parser.parse_json_file_and_cmd_lines() if has_file else parser.parse_args_into_dataclasses()
-    for given, honoured in ((read[0], of_models), (read[1], OF_DATA)):
+    parser, words = PdArgumentParser(groups), sys.argv[1:] if words is None else words
+    if words and words[0].endswith(".json"):
+        words = [*parser.read_json(words[0]), *words[1:]]
+    read = parser.parse_args_into_dataclasses(words, look_for_args_file=False)
+    for given, honoured in ((read[0], of_models), (read[1], of_data)):
         for each in fields(given):
             if each.name not in honoured and getattr(given, each.name) != each.default:
-                raise SystemExit(f"{each.name}: this script does not honour it; leave it out, or use llm/run_finetune.py")
+                raise SystemExit(f"{each.name}: this script does not honour it; leave it out, or use PaddleNLP's own script")
     for each in fields(SFTConfig):
         if each.name in NOT_OF_TRAINING and getattr(read[2], each.name) != each.default:
             raise SystemExit(f"{each.name}: this script does not honour it; leave it out (the length is max_length)")
@@ -180,9 +183,10 @@ def weight_dtype(args):
 
 
 def data_file(data_args, name):
-    """The file of that name in the folder, or None."""
+    """The file of that name in the folder, or the folder of that name, or None."""
     folder = Path(data_args.dataset_name_or_path)
-    found = next((path for path in (folder / f"{name}.json", folder / f"{name}.jsonl") if path.is_file()), None)
+    files = (folder / f"{name}.json", folder / f"{name}.jsonl")
+    found = next((path for path in files if path.is_file()), folder / name if (folder / name).is_dir() else None)
     if found is None and name == "train":
         raise SystemExit(f"{folder}: has neither train.json nor train.jsonl; name a folder with one as dataset_name_or_path")
     return found
@@ -190,22 +194,27 @@ def data_file(data_args, name):
 
 def examples(file, tokenizer, data_args, args, options):
     """The examples of a file as rows of token ids, packed where that is asked for."""
+    length, cache = data_args.max_length, Path(args.output_dir, "tokens")
+    rows = counted(file, length, lambda: chat_data.load(file, tokenizer, length, cache, options.longer), options)
+    return chat_data.Packed(rows, length, first_fit=data_args.greedy_zero_padding) if data_args.zero_padding else rows
+
+
+def counted(file, length, load, options):
+    """The examples that load() makes of a file; prints how many there are, and ends the program where the file is wrong."""
     if options.longer not in ("leave out", "cut"):
         raise SystemExit(f'longer: {options.longer!r} is unknown; choose "leave out" or "cut"')
     try:
-        rows = chat_data.load(file, tokenizer, data_args.max_length, Path(args.output_dir, "tokens"), options.longer)
+        rows = load()
     except chat_data.DataError as error:
         raise SystemExit(str(error)) from None
-    counts = rows.counts
+    counts, name = rows.counts, Path(file).name
     if paddle.distributed.get_rank() == 0:
-        print(f"{file}: {counts['kept']:,} of {counts['rows']:,} examples, {counts['tokens']:,} tokens")
+        print(f"{name}: {counts['kept']:,} of {counts['rows']:,} examples, {counts['tokens']:,} tokens")
         if gone := counts["rows"] - counts["kept"]:
-            print(f"{file}: {gone:,} examples are left out: longer than {data_args.max_length} tokens, or without a label")
+            print(f"{name}: {gone:,} examples are left out: longer than {length} tokens, or without a label")
         if counts["cut"]:
-            print(f"{file}: {counts['cut']:,} examples are cut at {data_args.max_length} tokens")
-    if not data_args.zero_padding:
-        return rows
-    return chat_data.Packed(rows, data_args.max_length, first_fit=data_args.greedy_zero_padding)
+            print(f"{name}: {counts['cut']:,} examples are cut at {length} tokens")
+    return rows
 
 
 def collator(tokenizer, data_args, args):
@@ -230,19 +239,20 @@ def save(trainer, tokenizer):
         tokenizer.save_pretrained(folder)
 
 
-class Trainer(SFTTrainer):
-    """Adds to each log tokens_per_second of all cards, mfu and grad_norm.
+class Measured:
+    """Adds to each log of a trainer tokens_per_second of all cards, mfu and grad_norm, of the last step before clipping.
 
-    mfu: 6 operations for each weight and token, which leaves attention's own out, as a share of the peak of all cards.
-    grad_norm: of the last step before clipping; not with sharding, tensor or pipeline parallelism.
+    mfu: 6 operations for each weight that trains and token, 4 for a frozen one, as a share of the peak of all cards. The
+    operations of attention itself are left out.
     """
+
+    other_operations = 0  # of a token for each weight: those of other passes
 
     def __init__(self, *given, peak_tflops=0.0, **named):
         super().__init__(*given, **named)
         self.peak_tflops, self.tokens, self.since = peak_tflops, 0, None
-        self.norms = Norms()
-        if not self.args.sharding and not is_cut(self.args):
-            self.add_callback(self.norms)
+        self.norms = Norms(not self.args.sharding and not is_cut(self.args))
+        self.add_callback(self.norms)
 
     def training_step(self, model, inputs, *given, **named):
         self.count(inputs["attention_mask"])
@@ -263,25 +273,51 @@ class Trainer(SFTTrainer):
             logs["tokens_per_second"] = round(rate, 1)
             if self.peak_tflops:
                 cards = paddle.distributed.get_world_size()
-                weights = sum(each.size for each in self.model.parameters()) * cards / self.args.dataset_world_size
-                logs["mfu"] = round(6 * weights * rate / (self.peak_tflops * 1e12 * cards), 4)
+                of_each = [(6 - 2 * each.stop_gradient + self.other_operations) * each.size for each in self.model.parameters()]
+                operations = sum(of_each) * cards / self.args.dataset_world_size  # a card may have a part of the weights
+                logs["mfu"] = round(operations * rate / (self.peak_tflops * 1e12 * cards), 4)
             if self.norms.last is not None:
                 logs["grad_norm"] = self.norms.last
             self.tokens, self.since = 0, time.monotonic()
         super().log(logs, **named)
 
 
-class Norms(TrainerCallback):
-    """Keeps the 2-norm of all gradients before clipping."""
+class Trainer(Measured, SFTTrainer):
+    """PaddleNLP's trainer, which also logs what Measured says."""
 
-    last = None
+
+class Norms(TrainerCallback):
+    """Keeps the 2-norm of all gradients before clipping.
+
+    has_all: whether each process has all of them; otherwise it is the norm by which Paddle clips.
+    """
+
+    def __init__(self, has_all):
+        self.has_all, self.last, self.clip = has_all, None, None
 
     def on_optimizer_begin(self, args, state, control, **named):
+        if not self.has_all:
+            self.listen_to(named["optimizer"])
+            return
         held = [(each.grad, getattr(each, "main_grad", None)) for each in named["model"].parameters()]
         gradients = [each if main is None else main for each, main in held]
         squares = [paddle.square(each.astype("float32")).sum() for each in gradients if each is not None]
         scale = named["scaler"]._scale.item() if named.get("scaler") else 1.0
         self.last = float(paddle.add_n(squares).sqrt()) / scale if squares else None
+
+    def listen_to(self, optimizer):
+        while hasattr(optimizer, "_inner_opt"):
+            optimizer = optimizer._inner_opt
+        clip = optimizer._grad_clip
+        if clip is self.clip or not isinstance(clip, HybridParallelClipGrad):
+            return
+        self.clip, add_up = clip, clip._global_norm
+
+        def global_norm(squares_of_parts, squares):
+            add_up(squares_of_parts, squares)  # over all processes, in place
+            self.last = float((squares_of_parts + squares).sqrt())
+
+        clip._global_norm = global_norm
 
 
 class Losses(TrainerCallback):

@@ -1,21 +1,12 @@
-"""Ways of sharing a training among cards: batches, what a device can do, files of the ranks."""
+"""The files of the ranks of a training on several cards."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from xpulab.chapters.train_on_many_cards import launched, ways
-
-
-def test_configurations_of_a_node_use_all_its_cards(tmp_path):
-    written = ways.write_configs(tmp_path, {"learning_rate": 1e-3}, cards=8)
-    read = [json.loads(path.read_text(encoding="utf-8")) for path in written]
-    assert [each["learning_rate"] for each in read] == [1e-3] * 3
-    assert [each.get("tensor_parallel_degree", 1) * each.get("pipeline_parallel_degree", 1) for each in read] == [1, 8, 8]
+from xpulab.chapters.train_on_many_cards import launched
 
 
 def test_moments_come_from_the_last_checkpoint(tmp_path):

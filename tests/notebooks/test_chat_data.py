@@ -66,6 +66,33 @@ def test_a_message_of_weight_0_does_not_count(tmp_path, chat):
     assert text_of(chat, example["labels"]) == "A device.<|im_end|>"
 
 
+@pytest.mark.parametrize("question", ["text", "turns", "whole conversations"])
+def test_of_preferences_the_last_answers_are_compared(tmp_path, chat, question):
+    row = {"chosen": "A device.", "rejected": "It is a device."}
+    if question == "whole conversations":
+        row = {name: [*TURNS[:4], {"role": "assistant", "content": text}] for name, text in row.items()}
+    else:
+        row["question"] = TURNS[:4] if question == "turns" else TURNS[3]["content"]
+    (pair,) = chat_data.load_pairs(written(tmp_path, row), chat, 512, 256, tmp_path / "tokens")
+    assert {name: chat.decode(pair[name]) for name in ("chosen", "rejected")} == {
+        "chosen": "A device.<|im_end|>",
+        "rejected": "It is a device.<|im_end|>",
+    }
+    assert chat.decode(pair["prompt"]).endswith("And a card?<|im_end|>\n<|im_start|>assistant\n")
+    assert ("One process." in chat.decode(pair["prompt"])) == (question != "text")
+    assert pair == chat_data.encode_pair(row, chat)
+
+
+def test_longer_pairs_are_left_out_or_cut_and_counted(tmp_path, chat):
+    rows = [{"question": "Why? " * count, "chosen": "Yes. " * 20, "rejected": "No. " * count} for count in (1, 60)]
+    path = written(tmp_path, *rows)
+    left, cut = (chat_data.load_pairs(path, chat, 150, 60, tmp_path / "tokens", longer) for longer in ("leave out", "cut"))
+    assert (left.counts["kept"], left.counts["left_out"], cut.counts["kept"], cut.counts["cut"]) == (1, 1, 2, 1)
+    whole, short = chat_data.encode_pair(rows[1], chat), cut[1]
+    assert (len(short["prompt"]), sum(map(len, short.values()))) == (60, 150)
+    assert short["prompt"] == whole["prompt"][-60:] and short["rejected"] == whole["rejected"][: len(short["rejected"])]
+
+
 @pytest.mark.parametrize("model", ["tiny-smollm2", "tiny-qwen2"])
 def test_the_examples_are_those_of_the_lessons(tmp_path, model):
     tokenizer, rows = models.new_tokenizer(model), models.instructions("train")
@@ -96,6 +123,9 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, chat):
         '{"messages": [{"role": "bot", "content": "a"}]}': "has the role 'bot'",
         '{"question": "a", "chosen": "b", "rejected": "c"}': "rows before it",
     }
+    preferences = {"chosen": TURNS, "rejected": TURNS[3:]}
+    with pytest.raises(chat_data.DataError, match="must be there, and the same"):
+        chat_data.load_pairs(written(tmp_path, preferences), chat, 512, 256, tmp_path / "of pairs")
     for line, message in cases.items():
         path = written(tmp_path, {"messages": TURNS})
         path.write_text(path.read_text() + line + "\n")
@@ -164,16 +194,29 @@ print(len(rows), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) /
 """
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    line, path = (
-        json.dumps({"messages": [{**turn, "content": turn["content"] * 40} for turn in TURNS]}) + "\n",
-        tmp_path / "a.jsonl",
-    )
-    count = 60_000_000 // len(line)
+def rows_and_growth(folder, size):
+    """How many rows a new file of so many bytes has, how many were read, and by how many MiB the reader's memory grew."""
+    line = json.dumps({"messages": [{**turn, "content": turn["content"] * 40} for turn in TURNS]}) + "\n"
+    path, count = folder / "a.jsonl", size // len(line)
     with path.open("w") as file:
         file.writelines(line for _ in range(count))
-    code = LARGE.format(folder=str(files.DATA / "take_home"), path=str(path), cache=str(tmp_path / "tokens"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    rows, grown = map(int, done.stdout.split()[-2:])
+    code = LARGE.format(folder=str(files.DATA / "take_home"), path=str(path), cache=str(folder / "tokens"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    return count, *map(int, done.stdout.split()[-2:])
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    count, rows, grown = rows_and_growth(tmp_path, 60_000_000)
     assert rows == count
     assert grown < 15, grown  # MiB, of 60
+
+
+def test_the_files_of_a_folder_are_one_data_set(tmp_path, chat):
+    for name, row in {"b.jsonl": TURNS[1:], "a.json": TURNS}.items():
+        (tmp_path / "train").mkdir(exist_ok=True)
+        (tmp_path / "train" / name).write_text(json.dumps({"messages": row}))
+    rows = chat_data.load(tmp_path / "train", chat, 512, tmp_path / "tokens")
+    assert [chat.decode(row["input_ids"]) == CHATML for row in rows] == [True, False]
+    (tmp_path / "train" / "b.jsonl").write_text("{}")
+    with pytest.raises(chat_data.DataError, match=r"train/b.jsonl line 1"):
+        chat_data.load(tmp_path / "train", chat, 512, tmp_path / "tokens")

@@ -75,3 +75,61 @@ def test_two_ranks_on_simulated_cards_have_the_losses_of_one_process(alone, writ
     given = ["--device", "sim", "--output_dir", "on-two", "--per_device_train_batch_size", str(PAIRS // 2)]
     as_a_reader([*launch, "dpo.py", "config.json", *given], written, **cards)
     assert losses_in(written / "on-two") == pytest.approx(alone[1], rel=1e-5)
+
+
+def test_on_parts_of_a_model_it_has_the_losses_of_one_process(alone, written, forked):
+    given = ("--device", "sim", "--output_dir", "cut", "--tensor_parallel_degree", "2")
+    done = forked("dpo.py", "config.json", *given, cwd=written, n=2, device="sim")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert losses_in(written / "cut") == pytest.approx(alone[1], rel=1e-5)
+
+
+def test_a_run_goes_on_where_it_was_stopped_and_its_log_says_what_a_step_costs(written, forked):
+    def run(*more):
+        done = forked("dpo.py", "config.json", *saved, *more, "--output_dir", "stopped", cwd=written)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return json.loads((written / "stopped" / "history.json").read_text())["training"]
+
+    saved = ("--max_steps", "4", "--save_strategy", "steps", "--save_steps", "2", "--peak_tflops", "1")
+    whole = run()
+    shutil.rmtree(written / "stopped" / "checkpoint-4")
+    again = run("--resume_from_checkpoint", "true")
+    assert [each["loss"] for each in again] == [each["loss"] for each in whole[2:]]
+    assert all(each["tokens_per_second"] > 0 and each["mfu"] > 0 and each["grad_norm"] > 0 for each in whole)
+
+
+def test_conversations_train_an_adapter_until_it_stops(written, forked):
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is a rank?"}]
+    told, asked = {"role": "assistant", "content": "A process."}, {"role": "user", "content": "And a card?"}
+    sides = {"chosen": "A device.", "rejected": "It is a device."}
+    row = {name: [*turns, told, asked, {"role": "assistant", "content": text}] for name, text in sides.items()}
+    (written / "chat.jsonl").write_text(20 * (json.dumps(row) + "\n"))
+    of_data = ("--train_dataset_path", "chat.jsonl", "--dev_dataset_path", "chat.jsonl", "--lora", "true")
+    judged = ("--evaluation_strategy", "steps", "--eval_steps", "1", "--load_best_model_at_end", "true", "--save_steps", "1")
+    stops = ("--early_stopping_patience", "1", "--learning_rate", "0", "--max_steps", "6", "--save_strategy", "steps")
+    done = forked("dpo.py", "config.json", *of_data, *judged, *stops, "--output_dir", "adapter", cwd=written)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert losses_in(written / "adapter") == pytest.approx([math.log(2)] * 2, rel=1e-5)
+    assert "20 of 20 examples" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--flash_mask", "true"], "flash_mask: this script does not honour it"),
+        (["--greedy_zero_padding", "true"], "greedy_zero_padding: this script does not honour it"),
+        (["--longer", "shorter"], "longer: 'shorter' is unknown"),
+        (["--train_dataset_path", "nowhere.jsonl"], "nowhere.jsonl: is no file"),
+    ],
+)
+def test_what_the_script_does_not_honour_is_refused_by_name(written, arguments, message, monkeypatch):
+    monkeypatch.chdir(written)
+    with pytest.raises(SystemExit, match=message):
+        take_home.load_script("dpo").main(["config.json", *arguments])
+
+
+def test_a_pipeline_is_refused(written, forked):
+    given = ("--device", "sim", "--output_dir", "staged", "--pipeline_parallel_degree", "2")
+    done = forked("dpo.py", "config.json", *given, cwd=written, n=2, device="sim")
+    assert done.returncode == 1
+    assert "pipeline_parallel_degree: this script has no pipeline" in done.stdout

@@ -15,6 +15,7 @@ import nbformat
 import pytest
 from safetensors.numpy import load_file
 
+from tests.notebooks.test_chat_data import rows_and_growth
 from xpulab import files
 
 pytestmark = pytest.mark.notebooks
@@ -77,6 +78,70 @@ def test_two_processes_train_on_simulated_cards(home, forked):
     assert losses[0] == pytest.approx(math.log(512), abs=0.05)
     assert losses[-1] < losses[0]
     assert "world_size                    : 2" in log
+
+
+def norms_in(printed):
+    return [float(norm) for norm in re.findall(r"grad_norm: ([\d.e+-]+)", printed)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--sharding", "stage1", "--gradient_accumulation_steps", "1"), ("--tensor_parallel_degree", "2")],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_norm_of_gradients_is_that_of_one_card(home, forked, arguments):
+    from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(str(files.DATA / "models" / "tiny-qwen2"))
+    AutoModelForCausalLM.from_config(config, dtype="float32").save_pretrained(str(home / "model"), safe_serialization=True)
+    of_model = ("--model_name_or_path", "model", "--tokenizer_name_or_path", str(files.DATA / "models" / "tiny-qwen2"))
+    step = (
+        *of_model,
+        "--continue_training",
+        "true",
+        "--max_steps",
+        "2",
+        "--per_device_train_batch_size",
+        "4",
+        "--gradient_accumulation_steps",
+        "2",
+        "--device",
+        "sim",
+    )
+    given = ("sft.py", "config.json", *step, "--max_grad_norm", "0.5", "--logging_steps", "1", "--output_dir")
+    one = forked(*given, "one", cwd=home, device="sim")
+    two = forked(*given, "two", *arguments, cwd=home, n=2, device="sim")
+    assert (one.returncode, two.returncode) == (0, 0), two.stdout[-3000:]
+    assert len(norms_in(one.stdout)) == 2
+    assert norms_in(two.stdout) == pytest.approx(norms_in(one.stdout), rel=1e-4)
+
+
+def test_visualdl_gets_each_log(home, forked):
+    from visualdl import LogReader
+
+    given = ("--max_steps", str(STEPS), "--report_to", "visualdl", "--logging_dir", "runs", "--logging_steps", "1")
+    done = forked("sft.py", "config.json", *given, cwd=home)
+    assert done.returncode == 0, done.stdout[-3000:]
+    (events,) = (home / "runs").rglob("vdlrecords.*.log")
+    reader = LogReader(file_path=str(events))
+    shown = {name: [point.value for point in reader.get_data("scalar", name)] for name in reader.get_tags()["scalar"]}
+    assert shown["train/loss"] == pytest.approx(losses_in(done.stdout), abs=1e-5)
+    assert len(shown["train/grad_norm"]) == len(shown["train/tokens_per_second"]) == STEPS
+
+
+def test_data_may_be_folders_of_files_as_run_finetune_reads_them(home, forked):
+    for name in ("train", "dev"):
+        (home / "data" / name).mkdir()
+        (home / "data" / f"{name}.json").rename(home / "data" / name / "part-0.json")
+    done = forked("sft.py", "config.json", "--max_steps", "1", cwd=home)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "held-out loss" in done.stdout
+
+
+def test_a_file_of_a_gigabyte_is_read_in_the_memory_of_its_rows_numbers(tmp_path):
+    count, rows, grown = rows_and_growth(tmp_path, 1_000_000_000)
+    assert rows == count
+    assert grown < 64, grown  # MiB; eight bytes for each row
 
 
 def test_paddlenlp_reads_the_arguments_of_the_file(home, monkeypatch):

@@ -59,6 +59,17 @@ class Model:
         biases = self.hidden + 2 * keys if self.qkv_bias else 0
         return (matrices + biases) // mp + 2 * self.hidden
 
+    def adapter_parameters(self, rank: int, mp: int = 1) -> int:
+        """The parameters on one card of a LoRA adapter of this rank on all seven matrices of each layer, with mp cards.
+
+        q, k, v, gate and up are cut by columns, so the adapter's first matrix is whole; the output of attention and down by
+        rows, so its second one is whole.
+        """
+        keys = self.hidden * self.kv_heads // self.heads
+        by_columns = 5 * self.hidden + (self.hidden + 2 * keys + 2 * self.intermediate) // mp
+        by_rows = (self.hidden + self.intermediate) // mp + 2 * self.hidden
+        return self.layers * rank * (by_columns + by_rows)
+
 
 @dataclass(frozen=True)
 class Precision:
@@ -133,6 +144,7 @@ class Training:
         (paddle/distributed/fleet/meta_parallel/sharding/group_sharded_stage2.py allocates them before each).
     gathered_logits: tensor parallelism gathers the logits before the loss (PaddleNLP's tensor_parallel_output=False); a card
         has its own logits, all of them, and the softmax of all.
+    lora_rank: of an adapter on all matrices of the layers, the only part that trains; 0: all parameters train.
     """
 
     sequence: int
@@ -144,6 +156,7 @@ class Training:
     stored: StoredActivations = FUSED
     whole_gradients: bool = False
     gathered_logits: bool = False
+    lora_rank: int = 0
 
 
 @dataclass(frozen=True, order=True)
@@ -177,7 +190,7 @@ class Degrees:
 class Memory:
     """Bytes on the card that needs most.
 
-    parameters: the weights.
+    parameters: the weights, and the adapter.
     gradients: the gradients of the weights; with data parallelism alone also the buffers in which they are sent.
     optimizer: the state of AdamW, with float32 copies of shorter weights.
     activations: what layers store for the backward pass, and the logits.
@@ -265,8 +278,10 @@ def communication(model: Model, training: Training, degrees: Degrees) -> Communi
     layers = model.layers // degrees.pp
     hidden = training.micro_batch * training.sequence // degrees.sep * model.hidden * precision.activation
     directions = 3 if training.recompute else 2
-    count = max(_parameters(model, degrees, stage) for stage in range(degrees.pp))
-    gradients, weights = count * precision.gradient, count * precision.weight
+    held = max(_parameters(model, degrees, stage) for stage in range(degrees.pp))
+    trained = _trained(model, training, degrees, held)
+    gradients = trained * precision.gradient
+    weights = (held if training.sharding_stage == 3 else trained) * precision.weight
     replicas = degrees.dp * degrees.sep
     exchanged = (2 + 2 * model.kv_heads / model.heads) * hidden / degrees.mp
     gathers = 2 * micro_batches if training.sharding_stage == 3 else 1
@@ -328,11 +343,13 @@ def as_arguments(model: Model, training: Training, degrees: Degrees) -> dict[str
 def _memory_of_stage(model: Model, training: Training, degrees: Degrees, stage: int) -> Memory:
     precision, shards = training.precision, degrees.sharding
     count = _parameters(model, degrees, stage)
+    trained = _trained(model, training, degrees, count)
+    adapter = trained if training.lora_rank else 0
     shards_gradients = training.sharding_stage >= 2 and not (training.whole_gradients and training.sharding_stage == 2)
     return Memory(
-        parameters=count * precision.weight / (shards if training.sharding_stage >= 3 else 1),
-        gradients=count * precision.gradient * _copies_of_gradients(degrees) / (shards if shards_gradients else 1),
-        optimizer=count * precision.state / (shards if training.sharding_stage >= 1 else 1),
+        parameters=(count + adapter) * precision.weight / (shards if training.sharding_stage >= 3 else 1),
+        gradients=trained * precision.gradient * _copies_of_gradients(degrees) / (shards if shards_gradients else 1),
+        optimizer=trained * precision.state / (shards if training.sharding_stage >= 1 else 1),
         activations=_activations(model, training, degrees, stage),
     )
 
@@ -354,6 +371,11 @@ def _parameters(model: Model, degrees: Degrees, stage: int) -> int:
     head = 0 if not last or (model.tied and first) else embedding
     layers = model.layers // degrees.pp * model.layer_parameters(degrees.mp)
     return layers + (embedding if first else 0) + head + model.hidden * last
+
+
+def _trained(model: Model, training: Training, degrees: Degrees, held: int) -> int:
+    """The number of parameters on a card that train. held: all of the model on that card."""
+    return model.adapter_parameters(training.lora_rank, degrees.mp) // degrees.pp if training.lora_rank else held
 
 
 def _activations(model: Model, training: Training, degrees: Degrees, stage: int) -> float:

@@ -7,6 +7,9 @@ from unittest import mock
 
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, replace_in_cells, replace_in_file
 
+EXCHANGED = ('pair["prompt"], pair["chosen"], pair["rejected"]', 'pair["prompt"], pair["rejected"], pair["chosen"]')
+"""The line of encode() as it is, and with the answers exchanged."""
+
 
 @fault("dpo.reference-is-frozen", after="paddlenlp.trl:DPOTrainer.get_batch_metrics")
 def reference_model_trains(loss, self, ref_model, model, batch, train_eval="train"):
@@ -40,10 +43,10 @@ def question_is_learned(logps, self, logits, chosen, rejected, bounds, average_l
     return logps(self, logits, chosen, rejected, bounds, average_log_prob)
 
 
-@fault("dpo.packing", "dpo.first-gradients", after="paddlenlp.trl:preprocess_preference_data")
-def mask_only_causal(example, *given):
+@fault("dpo.packing", "dpo.first-gradients", after="paddlenlp.trl:preference_collate_fn")
+def mask_only_causal(arrays, *given, **named):
     """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
-    return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
+    return {**arrays, "attention_mask": np.tril(np.ones_like(arrays["attention_mask"]))}
 
 
 @fault(
@@ -86,7 +89,7 @@ def preference_gradients_doubled(backward, self, *given, **named):
 @fault("dpo.packing", breaks=CELLS)
 def answers_exchanged_in_the_data() -> None:
     """The data set exchanges chosen and rejected answers."""
-    replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')
+    replace_in_cells(*EXCHANGED)
 
 
 @fault("dpo.saved", breaks=CELLS)
@@ -124,6 +127,4 @@ def optimizer_leaves_out_norms_and_biases(start, self, *given, parameters, **nam
 @fault("dpo.take-home", breaks=FILES)
 def script_exchanges_the_answers() -> None:
     """The script that a reader takes home exchanges chosen and rejected answers."""
-    replace_in_file(
-        "data/take_home/dpo.py", 'answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]'
-    )
+    replace_in_file("data/take_home/dpo.py", *EXCHANGED)

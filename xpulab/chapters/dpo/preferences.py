@@ -26,7 +26,8 @@ def unpacked(rows: Sequence[dict[str, str]], key: str, tokenizer: Any) -> dict[s
     sequences = []
     for row in rows:
         asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
-        answered = tokenizer(ended(row, key, tokenizer), add_special_tokens=False)["input_ids"]
+        answer = f" {row[key]}" if by_hand else row[key]
+        answered = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
         labels = [*[IGNORED] * (len(asked) - 1), *answered]
         sequences.append((asked + answered[:-1], [1] * len(labels), labels))
     longest = max(len(ids) for ids, _, _ in sequences)
@@ -35,15 +36,6 @@ def unpacked(rows: Sequence[dict[str, str]], key: str, tokenizer: Any) -> dict[s
         name: np.array([each[index] + [fill] * (longest - len(each[index])) for each in sequences])
         for index, (name, fill) in enumerate(fills.items())
     }
-
-
-def ended(row: Mapping[str, str], key: str, tokenizer: Any) -> str:
-    """An answer and the text that ends it: the end of the turn in the chat template, or the end token where there is none."""
-    if tokenizer.chat_template is None:
-        return row[key] + str(tokenizer.eos_token)
-    turns = [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": row[key]}]
-    whole = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=False)
-    return str(whole).removeprefix(prompt(tokenizer, row["question"]))
 
 
 def scores_of(network: Any, batch: Mapping[str, Any]) -> paddle.Tensor:

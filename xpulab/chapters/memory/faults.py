@@ -49,18 +49,17 @@ def saved_tensors_count_for_ever() -> None:
     replace_in_cells("for (_, size), uses in self.uses.items() if uses > 0)", "for (_, size), uses in self.uses.items())")
 
 
-@fault("memory.fits", breaks=CELLS)
-def only_the_state_is_divided() -> None:
-    """The table of what fits divides AdamW's state by the cards, and not weights and gradients."""
-    replace_in_cells(
-        "batch=cards, sharding_stage=3, recompute=recompute)", "batch=cards, sharding_stage=1, recompute=recompute)"
-    )
+@fault("memory.fits", "memory.choose", breaks=CELLS)
+def weights_and_gradients_are_divided() -> None:
+    """The table of what fits divides weights and gradients by the cards, as stage 3 does, and not AdamW's state alone."""
+    replace_in_cells("batch=cards, sharding_stage=1", "batch=cards, sharding_stage=3")
 
 
-@fault("memory.adapter", breaks=CELLS)
-def adapter_only_on_attention() -> None:
-    """The formula for LoRA does not count the adapter's part on the matrices of the MLP."""
-    replace_in_cells("2 * (model.hidden + keys) + 3 * (model.hidden + model.intermediate)", "2 * (model.hidden + keys)")
+@fault("memory.adapter", wraps="paddlenlp.peft:LoRAModel.__init__")
+def adapter_only_on_attention(real, self, model, lora_config):
+    """LoRA leaves out the matrices of the MLP."""
+    lora_config.target_modules = [each for each in lora_config.target_modules if "gate" not in each and "down" not in each]
+    real(self, model, lora_config)
 
 
 @fault("memory.exercise-link", breaks=CELLS)

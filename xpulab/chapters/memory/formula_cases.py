@@ -19,6 +19,7 @@ from paddlenlp.transformers import LlamaForCausalLM
 
 from xpulab.chapters.memory.activation_memory import StepMemory, bytes_of, states_of
 from xpulab.chapters.memory.offloading import Offloader
+from xpulab.chapters.shared import configurations
 from xpulab.chapters.shared.allocated_memory import llama_config
 from xpulab.checks.table import Table
 from xpulab.reference import cost
@@ -31,9 +32,8 @@ SIZES = (
 """Layers, hidden and intermediate size, heads, heads of keys, vocabulary; the length of a sequence; the batch."""
 
 MODELS = {
-    "Qwen2.5 0.5B": cost.Model(24, 896, 4864, heads=14, kv_heads=2, vocabulary=151936, qkv_bias=True, tied=True),
-    "Qwen2.5 7B": cost.Model(28, 3584, 18944, heads=28, kv_heads=4, vocabulary=152064, qkv_bias=True),
-    "Llama-2 70B": cost.Model(80, 8192, 28672, heads=64, kv_heads=8, vocabulary=32000),
+    "Qwen2.5-0.5B": cost.Model(24, 896, 4864, heads=14, kv_heads=2, vocabulary=151936, qkv_bias=True, tied=True),
+    **{name: configurations.MODELS[name] for name in ("Qwen2.5-7B", "Qwen2.5-72B")},
 }
 """The sizes of real models, from their config.json; chapter 11 compares their number of parameters with the published one."""
 

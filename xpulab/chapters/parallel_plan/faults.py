@@ -57,3 +57,10 @@ def keys_not_shared_by_heads() -> None:
 def step_in_single_precision() -> None:
     """The step that the chapter plans computes in float32, and the text in bf16."""
     replace_in_cells("Training(sequence=4096, batch=1024)", "Training(sequence=4096, batch=1024, precision=cost.FLOAT32)")
+
+
+@fault("parallel-plan.choose", breaks=FILES)
+def configuration_shards_over_too_many_cards() -> None:
+    """The configuration of full fine-tuning of 14B for eight cards shards over eight, and cuts the matrices too."""
+    sharding = '"sharding_parallel_degree": '
+    replace_in_file("data/take_home/configurations/qwen2.5-14b-full-8x80.json", f"{sharding}4", f"{sharding}8")

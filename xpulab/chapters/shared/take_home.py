@@ -37,19 +37,23 @@ def write(folder: str | Path, *, script: str, config: Mapping[str, Any], device:
     Raises InputError when there is no such script.
     """
     target = "xpu" if device == SIMULATED else device
-    source = script_path(script)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / source.name, folder / "config.json"]
-    shutil.copyfile(source, written[0])
+    source, *imported = copy_script(folder, script)
+    written = [source, source.with_name("config.json")]
     written[1].write_text(json.dumps({**config, "device": target}, indent=2) + "\n", encoding="utf-8")
     for name, lines in launch_files(source.name, target).items():
-        written.append(folder / name)
+        written.append(source.with_name(name))
         written[-1].write_text(lines, encoding="utf-8")
-    for name in _imported(script):
-        written.append(folder / f"{name}.py")
-        shutil.copyfile(script_path(name), written[-1])
-    return written
+    return written + imported
+
+
+def copy_script(folder: str | Path, script: str) -> list[Path]:
+    """Copy a script, and those that it imports, into a folder, which is made if needed. Returns the paths, the script's first.
+
+    Raises InputError when there is no such script.
+    """
+    sources = [script_path(name) for name in (script, *_imported(script))]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return [Path(shutil.copyfile(source, Path(folder) / source.name)) for source in sources]
 
 
 def launch_files(script: str, device: str) -> dict[str, str]:

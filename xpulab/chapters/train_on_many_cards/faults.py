@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import dist, fault, paddle
+from xpulab.chapters.shared.fault import FILES, dist, fault, paddle, replace_in_file
 
 TRAINER = "paddlenlp.trainer.trainer"
 FLEET = "paddle.distributed.fleet"
@@ -110,3 +110,10 @@ def moments_are_lost_where_matrices_are_cut(loaded, arguments, *given, **named):
     if arguments.tensor_parallel_degree > 1:
         return {name: paddle.zeros_like(value) if "moment" in name else value for name, value in loaded.items()}
     return None
+
+
+@fault("many-cards.choose", breaks=FILES)
+def step_of_two_nodes_has_the_parts_of_one() -> None:
+    """The configuration for two nodes accumulates as many parts as that for one, so a step has twice the rows."""
+    parts = '"gradient_accumulation_steps": '
+    replace_in_file("data/take_home/configurations/qwen2.5-7b-full-2x8x96.json", f"{parts}2", f"{parts}4")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from xpulab.messages import N_
@@ -98,17 +96,3 @@ def possible(device: str, cards: int) -> dict[str, Way]:
 def no_bf16(device: str) -> str:
     """Why a device has no bf16 training; "" where it has."""
     return N_("the kernels of a CPU have no bfloat16 for this model") if device == "cpu" else ""
-
-
-def write_configs(folder: Path, config: Arguments, cards: int) -> list[Path]:
-    """Write a configuration for each way in which all cards of a node share a training; returns the paths."""
-    written = []
-    of_ways: dict[str, Arguments] = {
-        "sharding": _SHARDED,
-        "tensor_parallel": {"tensor_parallel_degree": cards, "sequence_parallel": True},
-        "tensor_and_pipeline": {"tensor_parallel_degree": cards // 2, "pipeline_parallel_degree": 2},
-    }
-    for name, arguments in of_ways.items():
-        written.append(folder / f"config-{name}.json")
-        written[-1].write_text(json.dumps({**config, **arguments}, indent=2) + "\n", encoding="utf-8")
-    return written
