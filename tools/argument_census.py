@@ -89,6 +89,18 @@ SCOPE: tuple[tuple[str, str, str], ...] = (
     ("paddle.distributed.shutdown_process_group", "group", "groups of gloo and of custom devices have no method shutdown"),
     ("paddle.distributed.restart_process_group", "group", "groups of gloo and of custom devices have no method shutdown"),
     ("paddle.distributed.wait", "use_calc_stream", "neither a CPU nor a custom device has the kernel sync_comm_stream"),
+    ("paddle.distributed.fleet.meta_parallel.*", "fuse_matmul_bias", "a kernel of GPUs, refused elsewhere"),
+    ("paddle.distributed.fleet.meta_parallel.*", "use_cudagraph", "graphs of GPUs"),
+    (
+        "paddle.distributed.fleet.meta_parallel.*",
+        "return_host_tensor",
+        "pinned memory, which a wheel for the CPU does not have",
+    ),
+    (
+        "paddle.distributed.fleet.meta_parallel.ParallelCrossEntropy",
+        "*",
+        "a kernel that neither a CPU nor a simulated card has",
+    ),
     ("paddle.jit.set_*", "*", "prints only"),
     *(("paddlenlp.trainer.TrainingArguments", each, "read by scripts, or a name") for each in _OF_SCRIPTS.split()),
     *(("paddlenlp.trainer.TrainingArguments", each, "of another device, or unused") for each in _UNUSED.split()),

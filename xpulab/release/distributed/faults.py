@@ -5,6 +5,9 @@ from __future__ import annotations
 from xpulab.chapters.shared.fault import fault
 
 MESH = "paddle.distributed.auto_parallel.process_mesh"
+LAYERS = "paddle.distributed.fleet.layers.mpu.mp_layers"
+PIPELINE = "paddle.distributed.fleet.meta_parallel.pipeline_parallel:PipelineParallel"
+STAGES = "paddle.distributed.fleet.meta_parallel.parallel_layers.pp_layers:PipelineLayer"
 
 
 @fault("collectives.group-options", where="ranks", wraps="paddle.distributed:get_group", lanes=("cpu", "sim"))
@@ -23,3 +26,22 @@ def groups_are_not_found(result):
 def arguments_are_lost(real, func, args, **named):
     """The function spawn gives its processes another first argument."""
     return real(func, ("another", *args[1:]), **named)
+
+
+@fault("parallel-loss.layer-options", where="ranks", wraps=f"{LAYERS}:RowParallelLinear.forward", lanes=("sim",))
+def bias_added_on_each_rank(real, self, x):
+    """RowParallelLinear adds its bias once for each rank of the group."""
+    result = real(self, x)
+    return result if self.bias is None else result + (self.world_size - 1) * self.bias
+
+
+@fault("pipeline.fleet-options", where="ranks", wraps=f"{PIPELINE}.train_batch", lanes=("sim",))
+def schedule_is_not_read(real, self, data, optimizer, lr_scheduler=None, **named):
+    """The function train_batch takes no step of the schedule that it is given."""
+    return real(self, data, optimizer, None, **named)
+
+
+@fault("pipeline.chunks", where="ranks", wraps=f"{STAGES}.update_run_function", lanes=("sim",))
+def every_chunk_is_the_first(real, self, chunk_id):
+    """A stage of several chunks computes the first one, whichever is asked for."""
+    return real(self, chunk_id and 0)
