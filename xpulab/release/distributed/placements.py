@@ -1,4 +1,4 @@
-"""Arguments of shard_tensor, shard_layer, shard_dataloader, shard_optimizer, local_map and of plans, on two ranks, beside numpy.
+"""Arguments of shard_tensor, shard_layer, shard_dataloader, shard_optimizer, local_map and plans, on two ranks, beside numpy.
 
 found = ranks.run(placements.on_rank, placements.RANKS, device=here.name)
 placements.right(rank)                       # by the same names what this rank must have
