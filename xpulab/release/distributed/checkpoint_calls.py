@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import paddle.distributed as dist
 
+from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.cases_on_ranks import on_ranks
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.records.refusals import refusal
-from xpulab.release.checkpoints.on_ranks import start_rank
 
 RANKS, ROWS, COLUMNS = 2, 4, 6
 METHODS = ("broadcast", "send_recv", "multi_group_broadcast", "grouped_send_recv")
@@ -69,7 +69,14 @@ def run(device: str, folder: str) -> Callable[[Sequence[Case]], list[Any]]:
         found = {f"{name} {rank}": value for rank in range(RANKS) for name, value in of_ranks[rank].items()}
         return Compared(found, right)
 
-    return on_ranks(partial(_loaded, folder), RANKS, device, compared, lambda _: range(RANKS), lambda _: start_rank())
+    return on_ranks(partial(_loaded, folder), RANKS, device, compared, lambda _: range(RANKS), lambda _: _start())
+
+
+def _start() -> None:
+    workarounds.silence_checkpoint_log()
+    workarounds.load_checkpoints_on_cpu()  # does nothing on a card
+    workarounds.read_each_checkpoint_anew()  # does something on Paddle 3.3.0 only
+    dist.init_parallel_env()
 
 
 def _values(case: Case) -> dict[str, Any]:
@@ -108,7 +115,7 @@ def _right(case: Case, rank: int) -> dict[str, Any]:
 
 def numbered(folder: str) -> dict[str, str]:
     """On a rank: by row what is loaded from a folder with the checkpoints 1 and 2, that hold their number."""
-    start_rank()
+    _start()
     mesh = dist.ProcessMesh([0, 1], dim_names=["x"])
 
     def state(number: float) -> dict[str, Any]:
