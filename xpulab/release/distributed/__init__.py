@@ -1,0 +1,1 @@
+"""Arguments of paddle.distributed and of fleet that no chapter gives, compared with numpy."""
