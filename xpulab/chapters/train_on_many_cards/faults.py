@@ -110,3 +110,12 @@ def moments_are_lost_where_matrices_are_cut(loaded, arguments, *given, **named):
     if arguments.tensor_parallel_degree > 1:
         return {name: paddle.zeros_like(value) if "moment" in name else value for name, value in loaded.items()}
     return None
+
+
+@fault(
+    "many-cards.checkpoint-forms",
+    where="ranks",
+    wraps="paddlenlp.trainer.unified_checkpoint.unified_checkpoint:UnifiedCheckpointHandler.load_non_merge_optimizer",
+)
+def moments_that_are_not_merged_stay_at_zero(_real, self, *given, **named):
+    """A run that resumes from files that are not merged begins with moments of zero."""
