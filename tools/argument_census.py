@@ -87,6 +87,7 @@ SCOPE: tuple[tuple[str, str, str], ...] = (
     ("paddle.distributed.create_nccl_config", "*", "tuning of a GPU's library"),
     ("paddle.distributed.new_group", "nccl_*", "tuning of a GPU's library"),
     ("paddle.jit.set_*", "*", "prints only"),
+    ("paddle.framework.io.save", "pickle_protocol", "deprecated: protocol takes its place"),
     (
         "paddle.nn.functional.scaled_dot_product_attention",
         "backend",
