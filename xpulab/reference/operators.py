@@ -96,8 +96,8 @@ class Pair:
     """An operator of two numbers.
 
     value: the result. slopes: the derivatives by both, or None. kernel: Paddle's name of it.
-    in_place: whether a method with "_" writes into the first tensor. takes: "numbers", "floats", or "comparable" (numbers and
-    bool, with zeros among them).
+    in_place: whether a method with "_" writes into the first tensor. takes: "numbers", "floats", "bits" (integers and bool), or
+    "comparable" (numbers and bool, with zeros among them).
     terms: by how much rounding may change the derivatives, where that is more than they are. is_broadcast: else of one shape.
     """
 
@@ -108,6 +108,11 @@ class Pair:
     takes: str = "numbers"
     terms: Callable[[Any, Any], tuple[Any, Any]] | None = None
     is_broadcast: bool = True
+
+
+def _bits(operator: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Of integers the operator of their bits, of truth values, which are given as floats, that of one bit."""
+    return lambda x, y: operator(*((each != 0) if each.dtype.kind == "f" else each for each in map(np.asarray, (x, y))))
 
 
 def _larger(x: Any, y: Any) -> Any:
@@ -134,6 +139,10 @@ PAIRS = {
     "logical_or": Pair(np.logical_or, None, "logical_or", takes="comparable"),
     "logical_xor": Pair(np.logical_xor, None, "logical_xor", takes="comparable"),
     "not (x or y)": Pair(lambda x, y: np.logical_not(np.logical_or(x, y)), None, "logical_or", takes="comparable"),
+    "bitwise_and": Pair(_bits(np.bitwise_and), None, "bitwise_and", in_place=True, takes="bits"),
+    "bitwise_or": Pair(_bits(np.bitwise_or), None, "bitwise_or", in_place=True, takes="bits"),
+    "bitwise_xor": Pair(_bits(np.bitwise_xor), None, "bitwise_xor", in_place=True, takes="bits"),
+    "not (x ^ y)": Pair(_bits(lambda x, y: ~(x ^ y)), None, "bitwise_not", takes="bits"),
     "swiglu": Pair(
         lambda x, y: x * sigmoid(x) * y,
         lambda x, y: (y * sigmoid(x) * (1 + x * sigmoid(-x)), x * sigmoid(x)),
@@ -277,7 +286,7 @@ AXES: Mapping[str, AlongAxes] = {
     ),
     "cumsum": AlongAxes(
         lambda x, axis: np.cumsum(x, axis=axis),
-        lambda x, axis, w: np.flip(np.cumsum(np.flip(w, axis), axis=axis), axis),
+        lambda x, axis, w: np.flip(np.cumsum(np.flip(w, axis), axis=axis), axis).reshape(np.shape(x)),
         lambda x, axis: np.cumsum(np.abs(x), axis=axis),
         "cumsum",
         reduces=False,

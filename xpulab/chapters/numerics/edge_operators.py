@@ -22,6 +22,12 @@ def integer_mean_row(rows: Table, dtype: Any) -> None:
     rows.equal(f"gradient of mean, {dtype}", slope, np.full((4, 2), 3), control=np.full((4, 2), 6))
 
 
+def product_with_zero_row(rows: Table) -> None:
+    """A row: the gradient of a product in which one factor is 0."""
+    x = paddle.to_tensor([2.0, 0.0, 3.0], stop_gradient=False)
+    rows.equal("gradient of prod beside a 0", paddle.grad(x.prod(), [x])[0], [0.0, 6.0, 0.0], control=[0.0, 0.0, 0.0])
+
+
 def row_of_nothing_summed(rows: Table) -> None:
     """A row: how many of 50 batched products in which nothing is summed are 0; memory that was used holds other numbers."""
     zeros = 0

@@ -319,3 +319,29 @@ def huber_loss_has_a_delta_of_one(loss, x, y, reduction="mean", delta=1.0, **nam
 def embedding_limits_another_norm(embedding, x, weight, norm_type=2.0, **named):
     """embedding limits the norm of two, whatever norm_type says."""
     return embedding(x, weight, **named)
+
+
+@fault("amp.decorate", lanes=("sim",), wraps="paddle.amp:decorate")
+def saved_type_of_decorate_is_ignored(decorate, *given, save_dtype=None, **named):
+    """decorate saves weights in the half type, whatever save_dtype says."""
+    return decorate(*given, **named)
+
+
+@fault("numerics.orders", wraps="paddle:argsort")
+def stable_argsort_turns_equal_numbers(argsort, x, axis=-1, descending=False, stable=False, **named):
+    """A stable argsort gives equal numbers in the order from the last to the first."""
+    if not (stable and x.ndim):
+        return argsort(x, axis, descending, **named)
+    return x.shape[axis] - 1 - argsort(x.flip(axis), axis, descending, stable=True)
+
+
+@fault("numerics.cross-entropy", wraps="paddle.nn.functional:nll_loss")
+def nll_loss_ignores_its_weights(loss, scores, labels, weight=None, **named):
+    """nll_loss counts every class alike."""
+    return loss(scores, labels, **named)
+
+
+@fault("random.dropout", wraps="paddle.nn.functional:dropout")
+def dropout_of_rows_drops_elements(dropout, x, p=0.5, axis=None, training=True, mode="upscale_in_train", **named):
+    """dropout ignores its axis."""
+    return dropout(x, p, training=training, mode=mode)

@@ -75,6 +75,9 @@ PRODUCTS = {
     "bmm": Product(lambda x, y: paddle.bmm(x, y), "bmk,bkn->bmn", "bmm"),
     "linear": Product(lambda x, y: F.linear(x, y), _LAYER),
     "linear with a bias": Product(lambda x, y, bias: F.linear(x, y, bias), _LAYER, has_bias=True),
+    "addmm": Product(
+        lambda x, y, bias: paddle.addmm(2 * bias, x, 4 * y, beta=0.5, alpha=0.25), "mk,kn->mn", "addmm", has_bias=True
+    ),
     "fused_linear": Product(lambda x, y, bias: fused.fused_linear(x, y, bias), _LAYER, "fused_gemm_epilogue", has_bias=True),
     "dot": Product(lambda x, y: paddle.dot(x, y), "bk,bk->b", "dot"),
     "outer": Product(lambda x, y: paddle.outer(x, y), "m,n->mn", "multiply"),
@@ -126,6 +129,9 @@ def products(types: Sequence[str]) -> Grid:
             axes and "..." not in indices for axes, indices in zip(batch, PRODUCTS[product].indices, strict=False)
         ),
         "the device has no kernel for this type": lambda product, dtype: bool(lacked(PRODUCTS[product].kernel, dtype)),
+        "Paddle 3.3.1 ends the process in the gradient of addmm where a factor without elements is frozen": (
+            lambda product, sizes, frozen: product == "addmm" and 0 in sizes and bool(frozen)
+        ),
         "Paddle 3.3.1 leaves the result of bmm unset where nothing is summed": lambda product, sizes: (
             product == "bmm" and not sizes[1]
         ),
@@ -193,12 +199,14 @@ class Norm:
     """A normalization over the last axis.
 
     call: Paddle's, of the input, weight and bias or None, and epsilon. kernel: Paddle's name of it.
-    is_centered: whether the mean is subtracted.
+    is_centered: whether the mean is subtracted. is_of_squares: whether the variance is the mean of squares minus that of the
+    mean, and so uncertain by both.
     """
 
     call: Callable[..., Any]
     kernel: str
     is_centered: bool = True
+    is_of_squares: bool = False
 
 
 def _rms_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
@@ -212,8 +220,16 @@ def _fused_rms_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
     return fused.fused_rms_norm(x, weight, paddle.zeros_like(weight), epsilon, begin_norm_axis=x.ndim - 1)[0]
 
 
+def _group_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    """One row of channels, of which each group is a row of x."""
+    rows = x.size // x.shape[-1]
+    parameters = {name: each.tile([rows]) for name, each in (("weight", weight), ("bias", bias)) if each is not None}
+    return F.group_norm(x.reshape([1, -1]), rows, epsilon, **parameters).reshape(x.shape)
+
+
 NORMS = {
     "layer_norm": Norm(lambda x, weight, bias, epsilon: F.layer_norm(x, x.shape[-1:], weight, bias, epsilon), "layer_norm"),
+    "group_norm, a row each": Norm(_group_norm, "group_norm", is_of_squares=True),
     "RMS norm": Norm(_rms_norm, "rsqrt", is_centered=False),
     "fused_rms_norm": Norm(_fused_rms_norm, "fused_rms_norm_quant", is_centered=False),
 }
@@ -230,12 +246,13 @@ def norms(types: Sequence[str]) -> Grid:
         "layout": LAYOUTS,
         "shape": [shape for shape in SHAPES if shape],
         "values": VALUES,
-        "parameters": {"both": (True, True), "weight": (True, False), "neither": (False, False)},
+        "parameters": {"both": (True, True), "weight": (True, False), "neither": (False, False), "bias": (False, True)},
         "frozen": {"nothing": (), "input": (0,), "weight": (1,), "bias": (2,), "weight and bias": (1, 2)},
     }
     rules: Rules = {
         **{reason: rule for reason, rule in OF_LAYOUTS.items() if "without axes" not in reason},
-        "layer_norm and fused norms have rows": lambda norm, shape: norm != "RMS norm" and len(shape) < 2,
+        "only RMS norm takes a row alone": lambda norm, shape: norm != "RMS norm" and len(shape) < 2,
+        "a row that is a group has elements": lambda norm, shape: norm.startswith("group") and 0 in shape,
         "RMS norm has a weight, or none": lambda norm, parameters: parameters[1] and not NORMS[norm].is_centered,
         "a fused norm has a weight": lambda norm, parameters: norm.startswith("fused") and not parameters[0],
         "only what is there can be frozen": lambda parameters, frozen: (
@@ -255,43 +272,52 @@ def norms(types: Sequence[str]) -> Grid:
 
 def _measure_norm(case: Case) -> Compared:
     norm, rng, size = NORMS[case.norm], case.rng(), case.shape[-1]
-    present = 1 + sum(case.parameters)
-    parameters = [paddle.to_tensor(rng.uniform(0.5, 2, size)).astype(case.dtype) for _ in range(1, present)]
+    parameters = [paddle.to_tensor(rng.uniform(0.5, 2, size)).astype(case.dtype) for _ in range(sum(case.parameters))]
     given = [case.layout.tensor(case.values(rng, case.shape), case.dtype), *parameters]
+    has_weight, has_bias = case.parameters
 
-    def call(x: Any, weight: Any = None, bias: Any = None) -> Any:
-        return norm.call(x, weight, bias, EPSILON)
+    def both(parameters: Sequence[Any], none: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Weight and bias, or what stands for one that is not there."""
+        return parameters[0] if has_weight else none[0], parameters[-1] if has_bias else none[1]
+
+    def call(x: Any, *parameters: Any) -> Any:
+        return norm.call(x, *both(parameters, (None, None)), EPSILON)
 
     def parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The normal numbers, their spread, how uncertain they are."""
         normal, spread, mean = normalized(x, (-1,), EPSILON, norm.is_centered)
-        return normal, spread, 4 * (1 + (np.abs(x) + np.abs(mean)) / spread) * long_sum(size)
+        of_squares = (1 + (mean / spread) ** 2) * (1 + np.abs(normal)) if norm.is_of_squares else 1.0
+        return normal, spread, 4 * (1 + (np.abs(x) + np.abs(mean)) / spread) * of_squares * long_sum(size)
 
-    def value(x: np.ndarray, weight: Any = 1.0, bias: Any = 0.0) -> Right:
-        normal, _, uncertain = parts(x)
+    def value(x: np.ndarray, *parameters: Any) -> Right:
+        (normal, _, uncertain), (weight, bias) = parts(x), both(parameters, (1.0, 0.0))
         return normal * weight + bias, uncertain * np.abs(weight) + np.abs(normal * weight) + np.abs(bias)
 
-    def slopes(upstream: np.ndarray, x: np.ndarray, weight: Any = 1.0, bias: Any = 0.0) -> list[Right]:
-        normal, spread, uncertain = parts(x)
+    def slopes(upstream: np.ndarray, x: np.ndarray, *parameters: Any) -> list[Right]:
+        (normal, spread, uncertain), (weight, _) = parts(x), both(parameters, (1.0, 0.0))
         inner = upstream * weight
         around = (np.abs(inner) + np.abs(inner).mean(axis=-1, keepdims=True) * (1 + np.abs(normal)) * 2) / spread
         slope = slope_of_normalized(normal, spread, inner, (-1,), norm.is_centered)
         found: list[Right] = [(slope, around * uncertain * (1 + np.abs(normal)))]
         of_weight = upstream * normal, np.abs(upstream) * (uncertain + np.abs(normal))
-        for of_each in (of_weight, (upstream, np.abs(upstream))):
+        for of_each in (of_weight, (upstream, np.abs(upstream)))[not has_weight : 1 + has_bias]:
             slope, terms = (each.reshape(-1, size).sum(axis=0) for each in of_each)
             found.append((slope, terms * long_sum(x.size // size)))
-        return found[:present]
+        return found
 
     trains = not lacked(norm.kernel, case.dtype, "gradient")
-    return computed(rng, case.dtype, call, given, value, slopes if trains else None, case.frozen)
+    frozen = [min(place, len(parameters)) for place in case.frozen]  # a bias alone stands in the place of the weight
+    return computed(rng, case.dtype, call, given, value, slopes if trains else None, frozen)
 
 
 RUN_NORMS = one_by_one(_measure_norm), add_row_of(lambda case: [(NORMS[case.norm].kernel, case.dtype, "")])
 
 # ---------------------------------------------------------------------------------------------------------- cross entropy
 
-FORMS = ("of labels", "of weighted classes", "of smoothed labels", "of soft labels", "along the first axis")
+FORMS = (
+    *("of labels", "of weighted classes", "of smoothed labels", "of soft labels", "along the first axis"),
+    *("of probabilities", "nll_loss", "nll_loss of weighted classes"),
+)
 """What cross entropy is of; the further arguments it has then. A weight of a class is at least 1/2; smoothed are 10 %."""
 
 IGNORED = {"-100": -100, "0": 0, "the padding": 1, "the last class": -1, "below all": -7}
@@ -326,6 +352,11 @@ def losses(types: Sequence[str]) -> Grid:
             form not in FORMS[:2] and target != "int64"
         ),
         "the first axis is another one than the last": lambda form, rows: form == FORMS[4] and len(rows) != 1,
+        "nll_loss has one axis of rows here": lambda form, rows: form in FORMS[6:] and len(rows) != 1,
+        "Paddle 3.3.1 on the CPU writes beside the sum of nll_loss where a label is ignored": lambda form, share, reduction: (
+            form in FORMS[6:] and share > 0 and reduction != "none"
+        ),
+        "a probability of a type of 16 bits may be 0": lambda form, dtype: form == FORMS[5] and dtype in HALVES,
         "an ignored class is one of several": lambda classes, ignored: classes < 3 and ignored not in (-100, -7),
     }
     return Grid(axes, rules, {"rows": ["(0,)"]}).with_further(
@@ -346,7 +377,8 @@ def _measure_loss(case: Case) -> Compared:
     shape = (*case.rows, 1) if case.target == "with an axis" else case.rows
     labels = paddle.to_tensor(numbers.reshape(shape).astype("int32" if case.target == "int32" else "int64"))
     more: dict[str, Any] = {}
-    if case.form == FORMS[1]:
+    is_weighted = case.form in (FORMS[1], FORMS[7])
+    if is_weighted:
         weights = paddle.to_tensor(rng.uniform(0.5, 2, classes)).astype(case.dtype)
         more["weight"], target = weights, target * weights.astype("float64").numpy()
     elif case.form == FORMS[2]:
@@ -356,7 +388,9 @@ def _measure_loss(case: Case) -> Compared:
         more["soft_label"], target, shape = True, labels.astype("float64").numpy(), (*case.rows, 1)
     elif case.form == FORMS[4]:
         more["axis"] = 0
-    counted = target.sum() if case.form == FORMS[1] else (~is_ignored).sum()
+    elif case.form == FORMS[5]:
+        more["use_softmax"] = False
+    counted = target.sum() if is_weighted else (~is_ignored).sum()
     divisor = (counted or 1.0) if case.reduction == "mean" else 1.0
     longer = long_sum(max(1, is_ignored.size))
 
@@ -377,7 +411,9 @@ def _measure_loss(case: Case) -> Compared:
         return [((chances - target) * each, around)]
 
     def call(x: Any) -> Any:
-        x = x.t() if case.form == FORMS[4] else x
+        x = x.t() if case.form == FORMS[4] else F.softmax(x, -1) if case.form == FORMS[5] else x
+        if case.form in FORMS[6:]:
+            return F.nll_loss(F.log_softmax(x, -1), labels, ignore_index=ignored, reduction=case.reduction, **more)
         return F.cross_entropy(x, labels, ignore_index=ignored, reduction=case.reduction, **more)
 
     return computed(rng, case.dtype, call, [logits], value, slopes, composed=True)  # labels and reduction: operators
@@ -422,6 +458,9 @@ WAYS = {
         "numbers",
         scale=0.3,
         is_grouped=True,
+    ),
+    "dropout, in evaluation": Attention(
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, 0.5, training=False, enable_gqa=False), "numbers"
     ),
     "flash, every key": Attention(lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v)[0]),
 }
@@ -645,13 +684,25 @@ _STRAY, _ALWAYS = 6.0, 2.0
 """By how many standard deviations, and by how many elements besides, the number of those that are kept may differ from p."""
 
 
+DROPOUTS: dict[str, Callable[..., Any]] = {
+    "each element": lambda x, p, training: F.dropout(x, p, training=training),
+    "whole rows": lambda x, p, training: F.dropout(x, p, axis=0, training=training),
+    "smaller in evaluation": lambda x, p, training: F.dropout(x, p, training=training, mode="downscale_in_infer"),
+    "alpha_dropout": lambda x, p, training: F.alpha_dropout(x, p, training),
+}
+
+_LOWEST = -1.7580993408473766
+"""What alpha_dropout puts in the place of what is dropped, before all is shifted and scaled to the old mean and variance."""
+
+
 def dropout(types: Sequence[str]) -> Grid:
     """The grid of dropout. types: the floating types that the device has.
 
-    No element of the input is 0, so the zeros of the result are what was dropped: what is kept must have the right value, as
-    often as p says, and the gradient the mask of the forward pass.
+    No element of the input is 0, so the zeros of the result are what was dropped, for alpha_dropout those of the gradient: what
+    is kept must have the right value, as often as p says, and the gradient the mask of the forward pass.
     """
     axes: dict[str, Any] = {
+        "form": DROPOUTS,
         "p": (0.5, 0.0, 1.0, 0.1, 0.75),
         "dtype": types,
         "training": {"training": True, "evaluation": False},
@@ -659,7 +710,20 @@ def dropout(types: Sequence[str]) -> Grid:
         "shape": SHAPES,
         "values": chosen("normal", "near one", "a large mean", "negative"),
     }
-    return Grid(axes, OF_LAYOUTS, EMPTY).with_further(interesting.OF_SHAPES, interesting.RULES)
+    rules: Rules = {
+        **OF_LAYOUTS,
+        "alpha_dropout rounds each of its steps to a type of 16 bits": lambda form, dtype: (
+            form is DROPOUTS["alpha_dropout"] and dtype in HALVES
+        ),
+        "a number has no rows": lambda form, shape: not shape and form is DROPOUTS["whole rows"],
+    }
+    further: Rules = {
+        **interesting.RULES,
+        "Paddle 3.3.1 on the CPU refuses the gradient of a smaller evaluation of one axis": lambda form, shape: (
+            form is DROPOUTS["smaller in evaluation"] and len(shape) < 2
+        ),
+    }
+    return Grid(axes, rules, EMPTY).with_further(interesting.OF_SHAPES, further)
 
 
 def _measure_dropout(case: Case) -> Compared:
@@ -672,14 +736,24 @@ def _measure_dropout(case: Case) -> Compared:
     results = []
     for _ in range(2):
         paddle.seed(case.seed)
-        results.append(F.dropout(tensor, p, training=case.training))
+        results.append(case.form(tensor, p, case.training))
     gradients = paddle.grad(results[:1], [tensor], [weight])
     x, g, found, same, slope = (np.asarray(each.astype("float64").numpy()) for each in (tensor, weight, *results, *gradients))
+    scale, dropped, shift = 1.0, 0.0, 0.0
+    if case.form is DROPOUTS["smaller in evaluation"]:
+        scale = 1.0 if case.training else 1 - p
+    elif case.form is DROPOUTS["alpha_dropout"] and case.training and p < 1:
+        scale = ((1 - p) * (1 + p * _LOWEST**2)) ** -0.5
+        dropped, shift = scale * _LOWEST * (1 - p), -scale * _LOWEST * p
+    elif case.training and p < 1:
+        scale = 1 / (1 - p)
     p = p if case.training else 0.0
-    kept, scale = found != 0, 1 / (1 - p) if p < 1 else 1.0
+    kept = ((slope if dropped else found) != 0) | (p == 0)  # what is dropped may equal what is kept, but for 0
+    if case.form is DROPOUTS["whole rows"]:
+        kept = kept.reshape(len(x), -1)[:, :1].reshape(-1, *[1] * (x.ndim - 1)) if x.size else kept
     beyond = abs(kept.sum() - kept.size * (1 - p)) - _STRAY * math.sqrt(kept.size * p * (1 - p)) - _ALWAYS * (0 < p < 1)
-    exact = [kept * scale * x, kept * scale * g, found, np.zeros(())]
-    terms = [np.abs(exact[0]), np.abs(exact[1]), *(0 * each for each in exact[2:])]
+    exact = [np.where(kept, scale * x + shift, dropped) + 0 * x, kept * scale * g, found, np.zeros(())]
+    terms = [np.abs(scale * x) + 4 * (abs(shift) + abs(dropped)), np.abs(exact[1]), *(0 * each for each in exact[2:])]
     return compared([found, slope, same, np.asarray(max(0.0, beyond))], list(zip(exact, terms, strict=True)), case.dtype)
 
 

@@ -116,11 +116,13 @@ RUN_FUNCTIONS = one_by_one(_measure_function), add_row_of(_needs("function"))
 _PAIR_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     **{"==": of_python.eq, "!=": of_python.ne, "<": of_python.lt, "<=": of_python.le, ">": of_python.gt, ">=": of_python.ge},
     "not (x or y)": lambda x, y: paddle.logical_not(paddle.logical_or(x, y)),
+    "not (x ^ y)": lambda x, y: paddle.bitwise_not(paddle.bitwise_xor(x, y)),
 }
 
 TAKEN = {
     "numbers": ("floats", "integers"),
     "floats": ("floats",),
+    "bits": ("integers", "bool"),
     "comparable": ("floats", "integers", "bool"),
 }
 """By what an operator takes the kinds of types."""
@@ -267,6 +269,9 @@ _RULES_OF_AXES: Rules = {
         0 in shape and axis != -1 and operator not in ("sum", "cumsum")
     ),
     "a norm over two axes is that of a matrix": lambda operator, axis: operator == "norm" and isinstance(axis, tuple),
+    "only cumsum takes all axes as one": lambda operator, axis: (
+        axis is None and operator != "cumsum" and not AXES[operator].reduces
+    ),
     "integers have sums and extremes": lambda operator, dtype: dtype in INTEGERS and not AXES[operator].has_integers,
     "integers are ties, or negative": lambda dtype, values: (
         dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
@@ -293,6 +298,9 @@ _FURTHER: Rules = {
     "equal terms of a long sum are rounded alike": lambda operator, shape, layout: (
         operator in ("sum", "mean", "cumsum", "norm") and layout in interesting.REPEATED and math.prod(shape) > 513
     ),
+    "equal numbers of a long running sum are rounded alike": lambda operator, shape, axis, values: (
+        operator == "cumsum" and axis is None and math.prod(shape) > 4097 and values is not VALUES["normal"]
+    ),
     "equal exponentials of a long sum are rounded alike": lambda operator, shape, values: (
         operator in ("softmax", "log_softmax", "logsumexp")
         and max(shape, default=0) > 1 << 15
@@ -314,7 +322,7 @@ def reductions(types: Sequence[str]) -> Grid:
 
 def along_an_axis(types: Sequence[str]) -> Grid:
     """The grid of operators along one axis. types: the floating types that the device has."""
-    return _along(types, False, {"shape": [shape for shape in SHAPES if shape], "axis": (-1, 0)})
+    return _along(types, False, {"shape": [shape for shape in SHAPES if shape], "axis": (-1, 0, None)})
 
 
 def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
@@ -335,9 +343,9 @@ def _measure_along(case: Case) -> Compared:
     tensor = case.layout.tensor(drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
-        shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else x.shape
-        terms = along.terms(x, case.axis) * long_sum(count(x, case.axis))
-        return along.value(x, case.axis).reshape(shape), terms.reshape(shape)
+        right, terms = along.value(x, case.axis), along.terms(x, case.axis) * long_sum(count(x, case.axis))
+        shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else right.shape
+        return right.reshape(shape), terms.reshape(shape)
 
     def slopes(weight: np.ndarray, x: np.ndarray) -> list[Right]:
         if not x.size:

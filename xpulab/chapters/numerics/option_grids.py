@@ -282,6 +282,27 @@ def _normalize(p: float, epsilon: float, learn: int = 1, fits: Callable[[Shape],
     return Option(lambda x, y, case: F.normalize(x, p, case.axis, epsilon), value, slopes, "p_norm", "axis", fits, learn=learn)
 
 
+_LEAST_COSINE = 2.1
+"""The least product of both norms that a cosine is divided by; no case has just this one."""
+
+
+def _cosine(x: np.ndarray, y: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cosines, how uncertain they are, and, with the axis kept, what they are divided by."""
+    divisor = np.maximum(np.sqrt(total(x**2, axis) * total(y**2, axis)), _LEAST_COSINE)
+    found, sizes = ((each / divisor).sum(axis=axis) for each in (x * y, np.abs(x * y)))
+    return found, 8 * sizes * long_sum(x.shape[axis]), divisor
+
+
+def _slope_of_cosine(weight: np.ndarray, x: np.ndarray, y: np.ndarray, axis: int) -> Right:
+    """By x."""
+    found, _, divisor = _cosine(x, y, axis)
+    of_norm = np.where(divisor > _LEAST_COSINE, x / np.maximum(total(x**2, axis), 1e-300), 0)
+    second = np.expand_dims(found, axis) * of_norm
+    return weight * (y / divisor - second), 16 * np.abs(weight) * (np.abs(y) / divisor + np.abs(of_norm)) * long_sum(
+        x.shape[axis]
+    )
+
+
 def _prior(shape: Sequence[int]) -> np.ndarray:
     """Of label_smooth, [1, classes]."""
     return (1 + np.arange(shape[-1]) % 4)[None] / 4
@@ -345,6 +366,17 @@ OPTIONS: dict[str, Option] = {
     "normalize, p 4": _normalize(4.0, 1e-30),
     "normalize, epsilon": _normalize(4.0, 0.25, learn=0),
     "normalize, gradient beside epsilon": _normalize(1.0, 4.0, fits=lambda shape: shape == (6, 5)),
+    "cosine_similarity, axis and eps": Option(
+        lambda x, y, case: F.cosine_similarity(x, y, case.axis, _LEAST_COSINE),
+        lambda x, y, case: _cosine(x, y, case.axis)[:2],
+        lambda weight, x, y, case: [
+            _slope_of_cosine(np.expand_dims(weight, case.axis), *pair, case.axis) for pair in ((x, y), (y, x))
+        ],
+        "multiply",
+        "axis",
+        _has_axes,
+        learn=2,
+    ),
     "embedding, max_norm": _embedding((1.5, 2.0)),
     "embedding, norm_type": _embedding((1.5, 1.0)),
     "embedding, scale_grad_by_freq": _embedding(scale_grad_by_freq=True),
@@ -381,8 +413,9 @@ def options(types: Sequence[str]) -> Grid:
         "a logit near zero may be 0 in float16, where the gradient is a known defect": lambda operator, dtype, values: (
             operator == "binary_cross_entropy_with_logits" and dtype == "float16" and values is VALUES["near zero"]
         ),
+        "squares of squares leave float16": lambda operator, dtype: operator.startswith("cosine") and dtype == "float16",
         "a sum of a thousand large numbers leaves float16": lambda operator, dtype, shape, values: (
-            operator.startswith("normalize")
+            operator.startswith(("normalize", "embedding, "))
             and dtype == "float16"
             and max(shape, default=0) > 1000
             and values is VALUES["a large mean"]

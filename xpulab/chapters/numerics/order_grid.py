@@ -26,7 +26,8 @@ from xpulab.checks.grid import Case, Grid, one_by_one
 class Order:
     """An operator.
 
-    call: of a tensor and the case. kernel: Paddle's name of it. gives: "values", "positions" or "one position".
+    call: of a tensor and the case. kernel: Paddle's name of it. gives: "values", "positions", "positions in order" (of equal
+    numbers the first one first) or "one position".
     """
 
     call: Callable[[paddle.Tensor, Case], Any]
@@ -38,6 +39,12 @@ def _topk(x: paddle.Tensor, case: Case) -> Any:
     return paddle.topk(x, _half(case), case.axis, largest=case.descending)
 
 
+def _topk_in_no_order(x: paddle.Tensor, case: Case) -> Any:
+    """The values, which have no order, sorted."""
+    values = paddle.topk(x, _half(case), case.axis, largest=case.descending, sorted=False)[0]
+    return paddle.sort(values, case.axis, case.descending)
+
+
 def _half(case: Case) -> int:
     """How many are taken by topk."""
     return max(1, (case.shape[case.axis] if case.shape else 1) // 2)
@@ -46,7 +53,12 @@ def _half(case: Case) -> int:
 ORDERS = {
     "sort": Order(lambda x, case: paddle.sort(x, case.axis, case.descending), "argsort", "values"),
     "argsort": Order(lambda x, case: paddle.argsort(x, case.axis, case.descending), "argsort", "positions"),
+    "sort, stable": Order(lambda x, case: paddle.sort(x, case.axis, case.descending, stable=True), "argsort", "values"),
+    "argsort, stable": Order(
+        lambda x, case: paddle.argsort(x, case.axis, case.descending, stable=True), "argsort", "positions in order"
+    ),
     "topk": Order(lambda x, case: _topk(x, case)[0], "topk", "values"),
+    "topk, sorted=False": Order(_topk_in_no_order, "topk", "values"),
     "topk, positions": Order(lambda x, case: _topk(x, case)[1], "topk", "positions"),
     "argmax": Order(lambda x, case: paddle.argmax(x, case.axis), "argmax", "one position"),
     "argmin": Order(lambda x, case: paddle.argmin(x, case.axis), "argmin", "one position"),
@@ -128,6 +140,8 @@ def _measure(case: Case) -> Compared:
         has_ties = len(np.unique(x)) < x.size
         return computed(rng, case.dtype, lambda given: order.call(given, case), [tensor], value, None if has_ties else slopes)
     found = np.atleast_1d(order.call(tensor, case).numpy())
+    if order.gives == "positions in order":
+        return Compared({"positions": found}, {"positions": places})
     repeats = np.diff(np.sort(found, axis=case.axis), axis=case.axis) == 0
     elements = {"elements": np.take_along_axis(x, found, case.axis), "repeats": repeats}
     return Compared(

@@ -61,9 +61,17 @@ DRAWS: dict[str, Callable[[int], paddle.Tensor]] = {
     "exponential": lambda n: paddle.empty([n]).exponential_(),
     "dropout": lambda n: F.dropout(paddle.ones([n]), CHANCES),
     "dropout of a matrix": lambda n: F.dropout(paddle.ones([n // 64, 64]), CHANCES).reshape([-1]),
+    "dropout of attention": lambda n: dropped_attention(n),
     "multinomial": lambda n: paddle.multinomial(paddle.ones([16]), n, replacement=True),
 }
 """By name the draws of n numbers."""
+
+
+def dropped_attention(n: int) -> paddle.Tensor:
+    """The share of each of 64 keys in the queries, times 64: all see all alike, and dropout leaves 0 or 1 / (1 - CHANCES)."""
+    queries, keys = paddle.zeros([1, n // 64, 1, 64]), paddle.zeros([1, 64, 1, 64])
+    values = 64 * paddle.eye(64).reshape([1, 64, 1, 64])
+    return F.scaled_dot_product_attention(queries, keys, values, dropout_p=CHANCES).reshape([-1])
 
 
 def seeds_in_a_row(seed: int, seeds: int, count: int) -> list[np.ndarray]:

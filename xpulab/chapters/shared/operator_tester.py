@@ -138,30 +138,52 @@ def moved(formula: Callable[[np.ndarray], Any]) -> tuple[Value, Slopes]:
     return value, slopes
 
 
+COMBINED: dict[str, Any] = {"add": np.add, "mul": np.multiply, "amax": np.maximum, "amin": np.minimum}
+"""By name how elements that are written are combined with each other and with what is there."""
+
+_ALONE = {"add": 0, "mul": 1, "amax": -np.inf, "amin": np.inf}
+
+
 def written(
-    elements: np.ndarray, targets: np.ndarray, shown: np.ndarray, adds: bool = False, sources: np.ndarray | None = None
+    elements: np.ndarray,
+    targets: np.ndarray,
+    shown: np.ndarray,
+    how: str = "set",
+    sources: np.ndarray | None = None,
+    with_memory: bool = True,
 ) -> tuple[Value, Slopes]:
     """Value and gradients of an operator that writes elements to a memory; the elements may be an input, too.
 
-    targets: places in the memory. shown: the places that the result consists of. adds: whether elements are added to what is
-    there. sources: which element goes to each target; by default the elements are broadcast to the shape of the targets.
+    targets: places in the memory. shown: the places that the result consists of. how: "set", or one of COMBINED, of which the
+    extremes have no gradient here. with_memory: whether they are combined with what is there, too.
+    sources: which element goes to each target; by default the elements are broadcast to the shape of the targets.
     """
     if sources is None:
         sources = np.broadcast_to(np.arange(elements.size).reshape(elements.shape), targets.shape)
 
     def value(memory: np.ndarray, elements: np.ndarray = elements) -> Right:
         after = memory.ravel().copy()
-        if adds:
-            np.add.at(after, targets, elements.ravel()[sources])
-        else:
+        if how == "set":
             after[targets] = elements.ravel()[sources]
+            return after[shown], None
+        if not with_memory:
+            after = after.astype("float64")
+            after[targets] = _ALONE[how]
+        COMBINED[how].at(after, targets, elements.ravel()[sources])
         return after[shown], None
 
     def slopes(weight: np.ndarray, memory: np.ndarray, elements: np.ndarray = elements) -> list[Right]:
         of_memory, of_elements = np.zeros(memory.size), np.zeros(elements.size)
         of_memory[shown] = weight
-        np.add.at(of_elements, sources, of_memory[targets])
-        if not adds:
+        of_targets = of_memory[targets]
+        if how == "mul":  # no element is 0
+            after = memory.ravel() * 1.0
+            after[targets] = memory.ravel()[targets] if with_memory else 1
+            np.multiply.at(after, targets, elements.ravel()[sources])
+            of_targets = of_targets * after[targets] / elements.ravel()[sources]
+            of_memory = of_memory * after / memory.ravel()
+        np.add.at(of_elements, sources, of_targets)
+        if how == "set" or not with_memory:
             of_memory[targets] = 0
         return [(of_memory.reshape(memory.shape), None), (of_elements.reshape(elements.shape), None)]
 

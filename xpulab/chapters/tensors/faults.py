@@ -158,3 +158,9 @@ def embedding_gradient_counts_once(real, ids, *others):
     last[list({int(token): place for place, token in enumerate(flat)}.values())] = 1
     factor = paddle.to_tensor(last.reshape([*ids.shape, 1])).astype(result.dtype)
     return result.detach() + (result - result.detach()) * factor
+
+
+@fault("indexing.writes", wraps="paddle:scatter")
+def scatter_adds_to_what_is_there(scatter, x, index, updates, overwrite=True, **named):
+    """scatter with overwrite=False adds the updates to what is there, which must count as 0."""
+    return scatter(x, index, updates, **named) if overwrite else x.index_add(index, 0, updates)

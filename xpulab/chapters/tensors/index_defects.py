@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 
 from xpulab.chapters.shared.operator_tester import strides
 from xpulab.checks.compare import first_line
@@ -145,6 +146,14 @@ SAFE = {
 }
 """Proofs that stay within the memory of their tensors."""
 
+
+def _nll_loss(reduction: Any) -> paddle.Tensor:
+    """Of so many rows that what is written beside a sum ends the process; one of them counts, with a loss of 1.5."""
+    labels = np.full(2_000_000, -100)
+    labels[0] = 0
+    return F.nll_loss(paddle.full([len(labels), 1], -1.5), paddle.to_tensor(labels), reduction=reduction)
+
+
 UNSAFE = {
     "columns, rows by a tensor": Proof(
         _assign(lambda x: x[:, 1:4], lambda: _to(0, 2)),
@@ -170,6 +179,11 @@ UNSAFE = {
         _slope(_set_rows, ARRAY[:2], "bfloat16"),
         _slope(lambda value: _set_rows(value.astype("float32")), ARRAY[:2], "bfloat16"),
         lambda: WEIGHTS[[0, 2]],
+    ),
+    "nll_loss, the sum where labels are ignored": Proof(
+        lambda: _nll_loss("sum").reshape([1]),
+        lambda: _nll_loss("none").sum().reshape([1]),
+        lambda: np.array([1.5], "float32"),
     ),
 }
 """Proofs that read or write beside that memory, or end the process."""

@@ -32,15 +32,27 @@ class Write:
 
     name: of Paddle's function; with "_" it writes into the tensor. call: of that function, a tensor, what says where, a value
     and an axis. where: "mask", "rows" (positions of the first axis), "axis" (positions of an axis) or "lines" (other positions
-    in each line of an axis). values: labels of the axis value. adds: whether elements are added. in_place: whether it can be.
+    in each line of an axis). values: labels of the axis value. how, with_memory: as operator_tester.written takes them.
+    in_place: whether it can be.
     """
 
     name: str
     call: Callable[..., paddle.Tensor]
     where: str
     values: tuple[str, ...] = ("same shape",)
-    adds: bool = False
+    how: str = "set"
     in_place: bool = True
+    with_memory: bool = True
+
+
+def _put(reduce: str, include_self: bool = True) -> Write:
+    return Write(
+        "put_along_axis",
+        lambda f, x, at, value, axis: f(x, at, value, axis, reduce, include_self, broadcast=False),
+        "lines",
+        how=reduce,
+        with_memory=include_self,
+    )
 
 
 _BROADCAST = ("same shape", "0-d", "row")
@@ -50,12 +62,15 @@ WRITES = {
     "masked_fill": Write("masked_fill", lambda f, x, at, value, axis: f(x, at, value), "mask", ("0-d", "number")),
     "index_put": Write("index_put", lambda f, x, at, value, axis: f(x, (at,), value), "rows", _BROADCAST),
     "index_put, accumulate": Write(
-        "index_put", lambda f, x, at, value, axis: f(x, (at,), value, True), "rows", _BROADCAST, adds=True
+        "index_put", lambda f, x, at, value, axis: f(x, (at,), value, True), "rows", _BROADCAST, "add"
     ),
-    "index_add": Write("index_add", lambda f, x, at, value, axis: f(x, at, axis, value), "axis", adds=True),
+    "index_add": Write("index_add", lambda f, x, at, value, axis: f(x, at, axis, value), "axis", how="add"),
     "scatter": Write("scatter", lambda f, x, at, value, axis: f(x, at, value), "rows"),
+    "scatter, overwrite=False": Write(
+        "scatter", lambda f, x, at, value, axis: f(x, at, value, overwrite=False), "rows", how="add", with_memory=False
+    ),
     "scatter_nd_add": Write(
-        "scatter_nd_add", lambda f, x, at, value, axis: f(x, at.unsqueeze(-1), value), "rows", adds=True, in_place=False
+        "scatter_nd_add", lambda f, x, at, value, axis: f(x, at.unsqueeze(-1), value), "rows", how="add", in_place=False
     ),
     "put_along_axis": Write(
         "put_along_axis",
@@ -63,9 +78,12 @@ WRITES = {
         "lines",
         ("same shape", "number"),
     ),
-    "put_along_axis, add": Write(
-        "put_along_axis", lambda f, x, at, value, axis: f(x, at, value, axis, "add", broadcast=False), "lines", adds=True
-    ),
+    "put_along_axis, add": _put("add"),
+    "put_along_axis, add, include_self=False": _put("add", include_self=False),
+    "put_along_axis, mul": _put("mul"),
+    "put_along_axis, mul, include_self=False": _put("mul", include_self=False),
+    "put_along_axis, amax": _put("amax"),
+    "put_along_axis, amin, include_self=False": _put("amin", include_self=False),
 }
 
 MASKS: dict[str, Callable[[np.random.Generator, Shape], np.ndarray]] = {
@@ -104,14 +122,20 @@ RULES: Rules = {
     ),
     "only some operators have an axis": lambda operator, axis: axis != 0 and WRITES[operator].where in ("mask", "rows"),
     "values that are set at one place have no order": lambda operator, places: (
-        places in (INDICES["repeated"], INDICES["many"]) and not WRITES[operator].adds
+        places in (INDICES["repeated"], INDICES["many"]) and WRITES[operator].how == "set"
     ),
     "each operator has its values": lambda operator, value: value not in WRITES[operator].values,
     "a number has no type and no gradient": lambda value, gradient: value == "number" and 1 in gradient,
     "Paddle takes an integer in where for int64, and refuses another type beside it": lambda operator, dtype, value: (
         value == "number" and operator == "where" and dtype == "int32"
     ),
-    "truth values are not added": lambda operator, dtype: dtype == "bool" and WRITES[operator].adds,
+    "truth values are not added": lambda operator, dtype: dtype == "bool" and WRITES[operator].how != "set",
+    "equal extremes share their gradient, which is not exact": lambda operator, gradient: (
+        bool(gradient) and WRITES[operator].how in ("amax", "amin")
+    ),
+    "a product of many numbers leaves the type": lambda operator, places: (
+        WRITES[operator].how == "mul" and places is INDICES["many"]
+    ),
     "only floats have gradients": lambda dtype, gradient: bool(gradient) and dtype not in FLOATS,
     "not every operator writes in place": lambda operator, way: way == "in place" and not WRITES[operator].in_place,
     "the device has no kernel for this type": lambda operator, dtype: bool(lacked(WRITES[operator].name, dtype)),
@@ -130,6 +154,9 @@ RULES: Rules = {
         way == "in place" and WRITES[operator].name == "index_put" and not layout.is_contiguous
     ),
 }
+
+
+_TOO_MANY = ("300 times each", "70,000", "all the same")
 
 
 def writes(device: str, types: Sequence[str]) -> Grid:
@@ -154,8 +181,11 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "many positions are of short rows": lambda shape, places: places is INDICES["many"] and math.prod(shape) > 4097,
         "values that are set have an order where no place occurs twice": lambda operator, places: (
             places in interesting.POSITIONS.values()
-            and not WRITES[operator].adds
+            and WRITES[operator].how == "set"
             and places not in (interesting.POSITIONS["descending"], interesting.POSITIONS["every one, shuffled"])
+        ),
+        "a product of numbers that are written many times leaves the type": lambda operator, places: (
+            WRITES[operator].how == "mul" and places in (interesting.POSITIONS[name] for name in _TOO_MANY)
         ),
         "a mask has no positions": lambda operator, places: (
             places in interesting.POSITIONS.values() and WRITES[operator].where == "mask"
@@ -182,7 +212,7 @@ def _measure(case: Case) -> Compared:
     is_in_place = case.way == "in place"
     is_seen = is_in_place and not case.layout.is_copy and not case.gradient and not on_sim()
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
-    value, slopes = operator_tester.written(elements, targets, shown, write.adds, sources)
+    value, slopes = operator_tester.written(elements, targets, shown, write.how, sources, write.with_memory)
     number = operator_tester.number_of(elements, case.dtype) if case.value == "number" else None
     given = [] if case.value == "number" else [LAYOUTS["contiguous"].tensor(elements, case.dtype)]
     index = getattr(case, "index_layout", paddle.to_tensor)(at)
@@ -198,8 +228,8 @@ def _measure(case: Case) -> Compared:
 
 
 def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
-    """What is set has all digits; what is added, and a number, are small."""
-    if WRITES[case.operator].adds or case.value == "number":
+    """What is set has all digits; what is combined, and a number, are small."""
+    if WRITES[case.operator].how != "set" or case.value == "number":
         return np.asarray(rng.integers(0, 2, shape) if case.dtype == "bool" else rng.choice([-2, -1, 1, 2], shape), "float64")
     return np.asarray(getattr(case, "elements", operator_tester.drawn)(rng, shape, case.dtype))
 

@@ -117,3 +117,12 @@ def step_of_two_nodes_has_the_parts_of_one() -> None:
     """The configuration for two nodes accumulates as many parts as that for one, so a step has twice the rows."""
     parts = '"gradient_accumulation_steps": '
     replace_in_file("data/take_home/configurations/qwen2.5-7b-full-2x8x96.json", f"{parts}2", f"{parts}4")
+
+
+@fault(
+    "many-cards.checkpoint-forms",
+    where="ranks",
+    wraps="paddlenlp.trainer.unified_checkpoint.unified_checkpoint:UnifiedCheckpointHandler.load_non_merge_optimizer",
+)
+def moments_that_are_not_merged_stay_at_zero(_real, self, *given, **named):
+    """A run that resumes from files that are not merged begins with moments of zero."""

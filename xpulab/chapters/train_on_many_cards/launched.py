@@ -107,6 +107,19 @@ def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
     }
 
 
+def rounding(checkpoint: Path, right: Mapping[str, np.ndarray]) -> float:
+    """How far AdamW's first moments of 8 bits in a checkpoint are from the right ones at most, in halves of a step.
+
+    A step is the 127th part of the largest number of a column, or of a vector.
+    """
+    held = _arrays(checkpoint, "optimizer*.safetensors")
+    found = 0.0
+    for name, value in right.items():
+        step = held[f"{name}/moment1_0@scales"] / 127
+        found = max(found, float((np.abs(held[f"{name}/moment1_0"] * step - value) / np.maximum(step / 2, 1e-30)).max()))
+    return found
+
+
 def shares(held: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> list[float]:
     """What the fullest rank has of the weights and of AdamW's moments of one card, 1.0 for all. held, alone: as in Trained."""
 

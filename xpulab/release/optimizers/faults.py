@@ -65,3 +65,9 @@ def last_short_batch_is_dropped(batches, self):
 @fault("resume.states", wraps="paddle.distributed.fleet.layers.mpu.random:RNGStatesTracker.set_states_tracker")
 def streams_of_parts_are_not_loaded(_real, self, states):
     """The random streams of model parallelism keep the state that they have when a checkpoint is loaded."""
+
+
+@fault("sft.loop-arguments", wraps="paddle.optimizer:Optimizer.zero_grad")
+def zero_grad_always_removes_gradients(clear, self, set_to_none=True):
+    """zero_grad removes gradients, where it must set them to 0."""
+    clear(self)

@@ -76,6 +76,7 @@ CLIPS: dict[str, Any] = {
     "norm": nn.ClipGradByNorm(0.8),
     "value": nn.ClipGradByValue(0.5, -0.1),
     "value and its negative": nn.ClipGradByValue(0.5),
+    "global norm, or nothing": nn.ClipGradByGlobalNorm(1.0, auto_skip_clip=True),
     "clip_grad_norm_": 2.0,
     "clip_grad_norm_ of sums": 1.0,
     "clip_grad_norm_ of the largest": float("inf"),

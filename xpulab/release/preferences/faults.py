@@ -53,3 +53,9 @@ def logged_rewards_exchange_their_answers(log, self, *, policy_chosen_logps, pol
 @fault("dpo.dropout-is-off", wraps="paddlenlp.trl.kto_trainer:disable_dropout_in_model")
 def dropout_stays_on_in_kto(_real, model):
     """KTO accepts disable_dropout and switches no dropout off."""
+
+
+@fault("dpo.trainer-arguments", wraps="paddlenlp.trl:DPOTrainer.__init__")
+def arguments_of_the_trainer_are_lost(start, self, *given, dpo_criterion=None, ignore_eos_token=False, **named):
+    """DPOTrainer makes its own criterion, which counts every token."""
+    start(self, *given, **named)

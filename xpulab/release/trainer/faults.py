@@ -152,3 +152,10 @@ def optimizer_is_always_loaded(load, self, checkpoint):
 def given_optimizer_is_ignored(start, self, *given, optimizers=(None, None), **named):
     """SFTTrainer makes its own optimizer, also when one is passed."""
     start(self, *given, **named)
+
+
+@fault("sft.mixed-precision", wraps="paddlenlp.trainer:Trainer._wrap_amp_model")
+def scaler_begins_with_the_default(wrap, self, args, model):
+    """The Trainer's scaler begins with 32,768, whatever scale_loss says."""
+    args.scale_loss = 2.0**15
+    wrap(self, args, model)
