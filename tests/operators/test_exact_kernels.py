@@ -49,6 +49,9 @@ class Drawn:
             numbers = np.where(numbers == 0, 0.5, numbers)
         return paddle.to_tensor(numbers.astype("float32"), stop_gradient=False)
 
+    def whole(self):
+        return paddle.to_tensor(self.generator.integers(-(2**31), 2**31, self.shape).astype("int32"))
+
     def picture(self):
         channels = int(self.generator.integers(1, 9))
         side = max(4, math.isqrt(self.size // channels // 2))
@@ -79,6 +82,9 @@ def function(name, drawn):
 def pair(name, drawn):
     signs = {"==": "equal", "!=": "not_equal", "<": "less_than", "<=": "less_equal", ">": "greater_than", ">=": "greater_equal"}
     called = public(signs.get(name, PAIRS[name].kernel))
+    if PAIRS[name].takes == "bits":
+        called(*(drawn.whole() for _ in range(1 if called is paddle.bitwise_not else 2)))
+        return
     shape = [1] if PAIRS[name].is_broadcast and drawn.generator.random() < 0.3 else None
     called(drawn.tensor(), drawn.tensor(shape, positive=PAIRS[name].kernel in ("divide", "floor_divide", "remainder")))
 
