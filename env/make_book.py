@@ -37,7 +37,7 @@ CONTENTS = {
     "II. One model": ["notebooks/0[1-8]_*"],
     "III. Many cards": ["notebooks/09_*", "notebooks/1[0-6]_*"],
     "IV. Underneath": ["notebooks/1[78]_*"],
-    "V. At work": ["notebooks/2[01]_*"],
+    "V. At work": ["notebooks/2[012]_*"],
     "VI. Onward": ["notebooks/*"],
     "Guides": [
         "docs/first-day.md",

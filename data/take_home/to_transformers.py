@@ -50,9 +50,10 @@ def write(trained, out, original=None):
     out.mkdir(parents=True)
     where, size = {}, 0
     for part in parts:
-        weights = renamed(load_file(part), known)
+        read = load_file(part)
         if config.get("tie_word_embeddings"):
-            weights.pop("lm_head.weight", None)  # transformers ties it again
+            read.pop("lm_head.weight", None)  # transformers ties it again
+        weights = renamed(read, known)
         save_file(weights, out / part.name, metadata={"format": "pt"})
         where.update(dict.fromkeys(weights, part.name))
         size += (out / part.name).stat().st_size

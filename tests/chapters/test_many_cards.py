@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from xpulab.chapters.train_on_many_cards import launched
+from xpulab.chapters.shared import launched
 
 
 def test_moments_come_from_the_last_checkpoint(tmp_path):

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from xpulab.chapters.shared import configurations, models
-from xpulab.chapters.train_on_many_cards import launched
+from xpulab.chapters.shared import configurations, launched, models
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.usefixtures("in_fork_server"), pytest.mark.timeout(600)]
 

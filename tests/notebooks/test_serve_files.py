@@ -204,7 +204,7 @@ def test_what_would_have_no_effect_or_does_not_fit_is_refused(server, body, code
     assert found.status_code == code and says in found.text
 
 
-@pytest.mark.parametrize("name", ["tiny-qwen2-sft", "tiny-llama"])
+@pytest.mark.parametrize("name", ["tiny-qwen2-sft", "tiny-llama", "tiny-smollm2"])
 def test_a_folder_goes_to_transformers_and_back_to_the_bit(tmp_path, name):
     converter, trained = take_home.load_script("to_transformers"), tmp_path / "trained"
     network = models.new_model(name, seed=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,19 +15,6 @@ def compute(layer: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
     result = layer(*map(paddle.to_tensor, inputs))
     wide = result.astype("float32") if result.dtype in (paddle.bfloat16, paddle.float16) else result
     return wide.numpy()
-
-
-def silence_tracing_warnings() -> None:
-    """Hide warnings of an export that say nothing about it."""
-    for message in (
-        "Tensor do not have 'place' interface",
-        "Return results has maybe unbound local variable",
-        "no variable in your model",
-        "When training, we now always track global mean and variance",
-        "Found 'dict' in given outputs",
-        "Return results from different branches in cond are not same type",
-    ):
-        warnings.filterwarnings("ignore", message=message)
 
 
 class Formula(nn.Layer):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -53,7 +52,10 @@ def copy_script(folder: str | Path, script: str) -> list[Path]:
     """
     sources = [script_path(name) for name in (script, *_imported(script))]
     Path(folder).mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copyfile(source, Path(folder) / source.name)) for source in sources]
+    copies = [Path(folder) / source.name for source in sources]
+    for source, copied in zip(sources, copies, strict=True):  # as texts, which a fault of the catalogue can change
+        copied.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    return copies
 
 
 def launch_files(script: str, device: str) -> dict[str, str]:

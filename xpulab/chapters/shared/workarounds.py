@@ -165,6 +165,19 @@ def _replace_once(owner: Any, name: str, function: Callable[..., Any]) -> None:
     setattr(owner, name, replacement)
 
 
+def silence_tracing_warnings() -> None:
+    """Hide warnings of an export that say nothing about it."""
+    for message in (
+        "Tensor do not have 'place' interface",
+        "Return results has maybe unbound local variable",
+        "no variable in your model",
+        "When training, we now always track global mean and variance",
+        "Found 'dict' in given outputs",
+        "Return results from different branches in cond are not same type",
+    ):
+        warnings.filterwarnings("ignore", message=message)
+
+
 def silence_checkpoint_log() -> None:
     """Silence fleet's log, which writes lines with times into a notebook's outputs when ranks save and load.
 

@@ -1,0 +1,1 @@
+"""The room of the chapter seven_billion: From a folder to a server."""
