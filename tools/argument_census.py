@@ -293,7 +293,8 @@ parameter got. **Varied**: a value other than the default, of the kinds named: t
 **Default only**: never anything else, or never called. **Out of scope**: for a reason named below the table. Parameters without
 a default are not counted. A value that was given is not yet one that was compared; what compares it is a grid of its notebook.
 
-Recorded at level quick, the chapters on a CPU and in the rehearsal of an XPU, without chapter 19, the release on the CPU.
+Recorded at level quick, the chapters on a CPU and in the rehearsal of an XPU, without chapter 19, the release on the CPU and
+its notebook of paddle.distributed in the rehearsal, too. A notebook that changed is recorded again alone, into the same file.
 The aim is that less than a twentieth of what is in scope has its default only.
 
 | module | varied | default only | share | out of scope |
