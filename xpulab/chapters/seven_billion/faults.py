@@ -7,7 +7,12 @@ from xpulab.chapters.shared.fault import FILES, fault, replace_in_file
 SERVER = "data/take_home/serve.py"
 
 
-@fault("job.folder", smoke=("job.folder",), after="paddlenlp.transformers:AutoModelForCausalLM.from_pretrained")
+@fault(
+    "job.folder",
+    smoke=("job.folder",),
+    lanes=("cpu", "sim"),
+    after="paddlenlp.transformers:AutoModelForCausalLM.from_pretrained",
+)
 def loaded_weights_are_rounded(network, *given, **named):
     """The weights that are loaded have 16 bits less."""
     import paddle
@@ -45,3 +50,9 @@ def positions_count_the_padding() -> None:
 def a_stream_loses_its_spaces() -> None:
     """Each piece of a stream is sent without the space before it."""
     replace_in_file(SERVER, 'delta | {"content": text}', 'delta | {"content": text.strip()}')
+
+
+@fault("job.exercise-cache", wraps="paddle:zeros")
+def half_types_are_made_in_float32(real, shape, dtype=None, **named):
+    """A tensor that should be of bfloat16 is made in float32."""
+    return real(shape, dtype="float32" if dtype == "bfloat16" else dtype, **named)
