@@ -1,6 +1,6 @@
 """Serve a fine-tuned language model: OpenAI's chat interface, Paddle's inference program, a cache of keys and values.
 
-    python serve.py config.json                # exports the program beside its path, once, and serves it
+    python serve.py config.json                # exports the model, unless it is done, and serves it
     curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
         -d '{"messages": [{"role": "user", "content": "What is a rank?"}], "temperature": 0}'
 
@@ -294,6 +294,20 @@ async def events(about, pieces):
     yield "data: [DONE]\n\n"
 
 
+def prepare(folder, path, dtype):
+    """Export the model of a folder to a path, unless this was done and the folder is still the same."""
+    files = sorted(each for each in Path(folder).resolve().iterdir() if each.suffix in (".json", ".safetensors"))
+    source = "".join(f"{each} {each.stat().st_size} {each.stat().st_mtime_ns} {dtype}\n" for each in files)
+    written, digests = Path(f"{path}.source"), Path(f"{path}.sha256")
+    if digests.is_file() and written.is_file() and written.read_text(encoding="utf-8") == source:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digests.unlink(missing_ok=True)
+    export_with_cache(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype), path)
+    digests.write_text(export.digests(path), encoding="utf-8")
+    written.write_text(source, encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("config", type=Path, help="config.json")
@@ -306,11 +320,13 @@ def main():
         raise SystemExit(f"{file}: has no {missing[0]!r}; it needs model, path and device")
     paddle.set_device(config["device"])
     path, folder, dtype = Path(f"{config['path']}-with-cache"), config["model"], config.get("dtype", "float32")
-    if not Path(f"{path}.sha256").is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        export_with_cache(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype), path)
-        Path(f"{path}.sha256").write_text(export.digests(path), encoding="utf-8")
-    predictor = export.new_predictor(export.verified(path), config["device"])
+    if not Path(folder, "config.json").is_file():
+        raise SystemExit(f"{file}: the model {folder!r} is no folder with a config.json; name one")
+    prepare(folder, path, dtype)
+    try:
+        predictor = export.new_predictor(export.verified(path), config["device"])
+    except ValueError as error:
+        raise SystemExit(f"{error}, or remove both: they are exported again") from None
     tokenizer, of_model = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
     engine = Engine(predictor, of_model, {tokenizer.eos_token_id}, config.get("at_once", 8), dtype)
     threading.Thread(target=engine.run, daemon=True).start()

@@ -53,8 +53,7 @@ def answers(tokenizer, prompts) -> list[str]:
 def program(tmp_path_factory) -> Path:
     """The path of the exported program."""
     path = tmp_path_factory.mktemp("program") / "model-with-cache"
-    serve.export_with_cache(serve.AutoModelForCausalLM.from_pretrained(str(MODEL), dtype="float32"), path)
-    Path(f"{path}.sha256").write_text(export.digests(path))
+    serve.prepare(str(MODEL), path, "float32")
     return path
 
 
@@ -138,6 +137,26 @@ def test_who_hangs_up_leaves_the_batch_and_an_error_reaches_all(engine, tokenize
         engine.step()
     assert third in engine.rows and said == []  # run() gives the error to every row
     engine.rows, engine.mask = [], engine.mask[:0, :0]
+
+
+def test_a_model_that_was_trained_again_is_exported_again(tmp_path, monkeypatch):
+    folder, path, exported = tmp_path / "model", tmp_path / "program" / "model", []
+
+    def export_with_cache(network, target):
+        exported.append(target)
+        for ending in (".json", ".pdiparams"):
+            Path(f"{target}{ending}").write_text("program")
+
+    monkeypatch.setattr(serve, "export_with_cache", export_with_cache)
+    monkeypatch.setattr(serve.AutoModelForCausalLM, "from_pretrained", lambda *given, **named: None)
+    shutil.copytree(MODEL, folder)
+    for _ in range(2):
+        serve.prepare(str(folder), path, "float32")
+    assert len(exported) == 1 and export.verified(path) == path
+    os.utime(folder / "model.safetensors", ns=(1, 1))
+    serve.prepare(str(folder), path, "float32")
+    serve.prepare(str(folder), path, "bfloat16")
+    assert len(exported) == 3
 
 
 @pytest.fixture(scope="module")
