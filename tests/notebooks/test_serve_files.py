@@ -245,6 +245,17 @@ def test_a_folder_goes_to_transformers_and_back_to_the_bit(tmp_path, name):
     assert all(np.array_equal(back.state_dict()[key].numpy(), value.numpy()) for key, value in network.state_dict().items())
 
 
+def test_weights_of_bfloat16_that_paddlenlp_calls_integers_are_bfloat16_for_transformers(tmp_path):
+    converter, trained = take_home.load_script("to_transformers"), tmp_path / "trained"
+    network = serve.AutoModelForCausalLM.from_pretrained(str(MODEL), dtype="bfloat16")
+    network.save_pretrained(str(trained), safe_serialization=True)
+    converter.write(trained, tmp_path / "torch")
+    weights = [each for path in torch_folder.weight_files(tmp_path / "torch") for each in torch_folder.weights_in(path)]
+    assert {each.kind for each in weights} == {"bfloat16"}
+    found = converter.load_file(tmp_path / "torch" / "model.safetensors")["model.norm.weight"]
+    assert bool((found == network.qwen2.norm.weight).all())
+
+
 def test_what_is_no_whole_model_is_refused(tmp_path):
     converter = take_home.load_script("to_transformers")
     with pytest.raises(SystemExit, match=r"has no config\.json"):
